@@ -1,0 +1,1 @@
+"""Models: one protocol, three real adapters."""

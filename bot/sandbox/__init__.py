@@ -1,0 +1,1 @@
+"""Sandboxes: one contract, several providers, and the git work done over any of them."""
