@@ -1,0 +1,41 @@
+# Everything is done from here; each target does its own set-up. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: help setup engine postgres check format test demo clean
+
+help:
+	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@scripts/venv "$(PYTHON)" "$(VENV)"
+
+setup: $(VENV)/.ready
+
+engine:
+	@scripts/docker-up >/dev/null
+	@scripts/sandbox-image >/dev/null
+
+postgres:
+	@scripts/postgres-up
+
+demo: setup engine ## the main job on a local GitHub: comment, sandbox, fix, verification, pull request
+	@$(BIN)/coder-bot demo --json
+
+check: setup ## format, lint, types, imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: setup engine postgres ## everything that proves the product
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+clean: ## remove what the targets made in this folder
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,0 +1,169 @@
+"""The composition root: the one place that picks Docker, SQLite or Postgres, and which model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+import structlog
+from fastapi import FastAPI
+
+from bot.db import migrate
+from bot.db.store import Store
+from bot.domain.budget import Price
+from bot.domain.config import Ceilings
+from bot.domain.errors import UserError
+from bot.domain.redaction import Redactor
+from bot.domain.task import Job
+from bot.engine.embedded import EmbeddedEngine, exclusive
+from bot.github.auth import App
+from bot.llm import prices
+from bot.llm.protocol import Model
+from bot.llm.spec import parse_spec
+from bot.pipeline import reconcile, stages
+from bot.pipeline.deps import Deps
+from bot.sandbox.protocol import SandboxProvider
+from bot.settings import Settings
+from bot.web import server
+
+RECONCILE_S = 300.0
+
+log = structlog.get_logger()
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bot:
+    """The running product: what listens, and what works."""
+
+    settings: Settings
+    deps: Deps
+    engine: EmbeddedEngine
+    web: FastAPI
+
+    async def work(self) -> None:
+        """Works until cancelled, beginning with what an earlier process left undone."""
+        await self.engine.recover()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.engine.serve())
+            group.create_task(self._reconcile())
+
+    async def _reconcile(self) -> None:
+        while True:
+            try:
+                await reconcile.run(self.deps)
+            except Exception:
+                # One failed look must not end the work of all tasks; the next look comes.
+                log.exception("reconcile failed")
+            await asyncio.sleep(RECONCILE_S)
+
+
+@asynccontextmanager
+async def open_bot(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> AsyncIterator[Bot]:
+    """Everything wired and migrated; nothing works before `Bot.work`. One process at a time for each home."""
+    settings.coder_home.mkdir(parents=True, exist_ok=True)
+    with exclusive(settings.coder_home):
+        await migrate.upgrade(settings.database_url)
+        async with contextlib.AsyncExitStack() as stack:
+            store = Store(settings.database_url)
+            stack.push_async_callback(store.aclose)
+            provider = sandbox_provider(settings)
+            stack.push_async_callback(provider.aclose)
+            yield _wire(settings, store, provider, clock)
+
+
+def _wire(settings: Settings, store: Store, provider: SandboxProvider, clock: Callable[[], datetime]) -> Bot:
+    async def run(job: Job) -> None:
+        await stages.run(deps, job)
+
+    async def give_up(job: Job, error: Exception) -> None:
+        await stages.give_up(deps, job, error)
+
+    engine = EmbeddedEngine(store, run=run, give_up=give_up, clock=clock, workers=settings.coder_workers)
+    secret = settings.github_webhook_secret
+    if secret is None or not secret.get_secret_value():
+        raise UserError("GITHUB_WEBHOOK_SECRET is not set; it is the secret of your GitHub App's webhook.")
+    deps = Deps(
+        store=store,
+        engine=engine,
+        provider=provider,
+        github=github_app(settings),
+        model=lambda wanted: model(settings, wanted),
+        redactor=Redactor(settings.secrets),
+        clock=clock,
+        new_id=lambda: uuid.uuid4().hex[:12],
+        image=settings.coder_image,
+        ceilings=ceilings(settings),
+        bot_version=version("coder-bot"),
+    )
+
+    async def ready() -> str | None:
+        await store.next_run()
+        return None
+
+    web = server.create(store=store, secret=secret.get_secret_value(), wake=engine.wake, ready=ready, clock=clock)
+    return Bot(settings=settings, deps=deps, engine=engine, web=web)
+
+
+def sandbox_provider(settings: Settings) -> SandboxProvider:
+    from bot.sandbox.docker import DockerProvider
+
+    return DockerProvider(
+        docker_host=settings.docker_host,
+        deployment=settings.coder_deployment,
+        egress_dir=settings.coder_home / "egress",
+        private_hosts=settings.coder_private_hosts,
+    )
+
+
+def github_app(settings: Settings) -> App:
+    if settings.github_app_id is None or settings.github_private_key is None:
+        raise UserError("GITHUB_APP_ID and GITHUB_PRIVATE_KEY are not set; they come with your GitHub App.")
+    return App(settings.github_app_id, settings.github_private_key.get_secret_value(), settings.github_api_url)
+
+
+def model(settings: Settings, wanted: str | None) -> Model:
+    """The operator's model, or the one a repository names with the operator's provider."""
+    spec = settings.model
+    if spec is None:
+        raise UserError("No model is set. Set CODER_MODEL, or OPENAI_API_KEY for OpenAI's.")
+    kind, name = parse_spec(spec)
+    if wanted is not None and kind != "scripted":
+        name = wanted
+    table = {
+        key: Price(input=price[0], output=price[1], cached=price[2]) for key, price in settings.coder_prices.items()
+    }
+    if kind == "scripted":
+        from bot.llm.scripted import ScriptedModel
+
+        return ScriptedModel(name, price=table.get("scripted"))
+    key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
+    if key is None:
+        raise UserError("OPENAI_API_KEY is not set.")
+    price = prices.lookup(name, table)
+    if kind == "openai":
+        from bot.llm.responses import ResponsesModel
+
+        return ResponsesModel(name, api_key=key, base_url=settings.openai_base_url, price=price)
+    from bot.llm.chat import ChatModel
+
+    return ChatModel(name, api_key=key, base_url=settings.openai_base_url, price=price)
+
+
+def ceilings(settings: Settings) -> Ceilings:
+    return Ceilings(
+        lifetime=settings.coder_max_lifetime,
+        duration=settings.coder_max_duration,
+        cost=settings.coder_max_cost,
+        memory=settings.coder_max_memory,
+        images=settings.coder_images | {settings.coder_image},
+    )

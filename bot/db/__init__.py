@@ -1,0 +1,1 @@
+"""The database: rows, and the one place that speaks SQL."""

@@ -1,0 +1,579 @@
+"""The only SQL: values in, values out. Every write is one transaction with a name, a save point work goes on from."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+from sqlalchemy import event as sqlalchemy_event
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlmodel import col, delete, select, update
+from sqlmodel.ext.asyncio.session import AsyncSession
+
+from bot.db.tables import (
+    CheckpointRow,
+    DeliveryRow,
+    EpisodeRow,
+    JobRow,
+    ReceiptRow,
+    SandboxRow,
+    StepRow,
+    TaskRow,
+    ToolCallRow,
+)
+from bot.domain.budget import Usage
+from bot.domain.episode import Code, Episode
+from bot.domain.errors import LeaseLost
+from bot.domain.event import Event
+from bot.domain.patch import Change, Patch
+from bot.domain.receipt import Receipt
+from bot.domain.task import Decision, Job, Lease, Stage, State, Task
+from bot.domain.transcript import Call, Step
+from bot.domain.verification import Evidence
+
+NANOS = 1_000_000_000
+
+_events: TypeAdapter[Event] = TypeAdapter(Event)
+_evidence = TypeAdapter(Evidence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A webhook call as it was recorded; `outcome` is empty until intake has decided."""
+
+    guid: str
+    name: str
+    event: Event
+    received_at: datetime
+    outcome: str
+    answer: str | None
+    task_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxRecord:
+    """A sandbox we asked for; `provider_id` is None while nobody knows whether it was made."""
+
+    name: str
+    task_id: str
+    kind: Literal["work", "verify"]
+    provider: str
+    provider_id: str | None = None
+    image_id: str = ""
+    ready: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedReceipt:
+    """A verdict as it was saved: judge its evidence again to have the verdict as a value."""
+
+    attempt: int
+    evidence: Evidence
+    document: dict[str, Any]
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """The task's patch at a moment, relative to `base_sha`."""
+
+    id: int
+    base_sha: str
+    patch: Patch
+
+
+class Store:
+    """One database, SQLite or Postgres by its URL. Close it when done; methods are safe to call concurrently."""
+
+    def __init__(self, url: str) -> None:
+        self.engine: AsyncEngine = create_async_engine(url)
+        if self.engine.dialect.name == "sqlite":
+            sqlalchemy_event.listen(self.engine.sync_engine, "connect", _sqlite_connect)
+            sqlalchemy_event.listen(self.engine.sync_engine, "begin", _sqlite_begin)
+
+    async def aclose(self) -> None:
+        await self.engine.dispose()
+
+    @asynccontextmanager
+    async def _read(self) -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(self.engine) as session:
+            yield session
+
+    @asynccontextmanager
+    async def _write(self, save_point: str) -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(self.engine, info={"save_point": save_point}) as session:
+            await session.connection(execution_options={"writes": True})
+            yield session
+            await session.commit()
+
+    # Deliveries
+
+    async def accept(self, guid: str, name: str, event: Event, *, now: datetime) -> bool:
+        """Records a delivery and makes its intake due, in one transaction. False where it is known already."""
+        row = DeliveryRow(
+            guid=guid, name=name, payload=_events.dump_python(event, mode="json"), received_at=now, outcome=""
+        )
+        if event.kind == "ignored":
+            row.outcome = f"ignored: {event.reason}"
+        try:
+            async with self._write("delivery accepted") as session:
+                session.add(row)
+                await session.flush()
+                if event.kind != "ignored":
+                    await _enqueue(session, Stage.INTAKE, guid, now)
+        except IntegrityError:
+            return False
+        return True
+
+    async def delivery(self, guid: str) -> Delivery | None:
+        async with self._read() as session:
+            row = await session.get(DeliveryRow, guid)
+            return _delivery(row) if row else None
+
+    async def conclude(
+        self, guid: str, outcome: str, *, answer: str | None = None, refused: str | None = None
+    ) -> None:
+        """Ends the intake of a delivery that changes no task; `answer` is then posted by whoever reads it back."""
+        async with self._write("delivery concluded") as session:
+            row = await session.get_one(DeliveryRow, guid)
+            row.outcome, row.answer, row.refused = outcome, answer, refused
+            session.add(row)
+
+    async def was_refused(self, refused: str) -> bool:
+        """Whether this person was told so on this issue before."""
+        async with self._read() as session:
+            return (await session.exec(select(DeliveryRow).where(DeliveryRow.refused == refused))).first() is not None
+
+    async def decide(
+        self,
+        guid: str,
+        decide: Callable[[Task | None, Episode | None], Decision],
+        *,
+        repository_id: int,
+        number: int,
+        comment_id: int | None,
+        now: datetime,
+    ) -> Decision | None:
+        """Loads the open task of an issue or pull request, lets `decide` say what happens, saves that and makes the
+        next stage due, all in one transaction. None where the delivery, or another one about the same comment, has
+        been decided already."""
+        async with self._write("intake decided") as session:
+            delivery = await session.get_one(DeliveryRow, guid, with_for_update=True)
+            if delivery.outcome:
+                return None
+            if comment_id is not None and await _is_handled(session, comment_id):
+                delivery.outcome = "duplicate of another delivery"
+                session.add(delivery)
+                return None
+            row = await _open_task(session, repository_id, number)
+            last = await _last_episode(session, row.id) if row else None
+            decision = decide(_task(row) if row else None, _episode(last) if last else None)
+            delivery.outcome, delivery.answer = "decided", decision.answer
+            if decision.task is not None:
+                delivery.task_id = decision.task.id
+                await _decided(session, row, decision, now)
+            elif row is not None:
+                delivery.task_id = row.id
+            session.add(delivery)
+            return decision
+
+    # Tasks
+
+    async def task(self, task_id: str) -> Task:
+        async with self._read() as session:
+            return _task(await session.get_one(TaskRow, task_id))
+
+    async def tasks(self, *, only_open: bool = False) -> list[Task]:
+        """All of them, the newest first."""
+        query = select(TaskRow).order_by(col(TaskRow.created_at).desc())
+        if only_open:
+            query = query.where(TaskRow.state != State.CLOSED)
+        async with self._read() as session:
+            return [_task(row) for row in await session.exec(query)]
+
+    async def open_tasks_of(self, installation_id: int, repository_ids: Sequence[int] | None) -> list[Task]:
+        """Open tasks of an installation, in these repositories or in all."""
+        query = select(TaskRow).where(TaskRow.installation_id == installation_id, TaskRow.state != State.CLOSED)
+        if repository_ids is not None:
+            query = query.where(col(TaskRow.repository_id).in_(repository_ids))
+        async with self._read() as session:
+            return [_task(row) for row in await session.exec(query)]
+
+    async def lease(self, task_id: str) -> Lease:
+        """Takes the task over: from now on no older lease of it can write."""
+        async with self._write("lease taken") as session:
+            row = await session.get_one(TaskRow, task_id, with_for_update=True)
+            row.epoch += 1
+            session.add(row)
+            return Lease(task_id=task_id, epoch=row.epoch)
+
+    async def save(
+        self,
+        lease: Lease,
+        task: Task,
+        episode: Episode,
+        *,
+        stage: Stage | None = None,
+        now: datetime,
+    ) -> None:
+        """Saves both and makes the next stage due, in one transaction."""
+        async with self._write(f"task {task.state}" + (f", {stage} due" if stage else "")) as session:
+            await _hold(session, lease)
+            await session.merge(_task_row(task, lease.epoch))
+            await session.merge(EpisodeRow(**asdict(episode)))
+            if stage is not None:
+                await _enqueue(session, stage, task.id, now)
+
+    async def set_comment(self, task_id: str, comment_id: int) -> None:
+        """Remembers which comment is the task's live one."""
+        async with self._write("status comment known") as session:
+            await session.exec(update(TaskRow).where(col(TaskRow.id) == task_id).values(comment_id=comment_id))
+
+    async def last_episode(self, task_id: str) -> Episode:
+        async with self._read() as session:
+            row = await _last_episode(session, task_id)
+            assert row is not None, "a task is made with its first episode"
+            return _episode(row)
+
+    async def is_finishing(self, episode_id: str) -> bool:
+        async with self._read() as session:
+            return (await session.get_one(EpisodeRow, episode_id)).finishing
+
+    # Steps
+
+    async def steps(self, task_id: str, *, episode_id: str | None = None) -> tuple[Step, ...]:
+        """The steps of a task's episodes in order, or of one of them."""
+        query = (
+            select(StepRow)
+            .join(EpisodeRow, col(EpisodeRow.id) == col(StepRow.episode_id))
+            .where(EpisodeRow.task_id == task_id)
+            .order_by(col(EpisodeRow.number), col(StepRow.number))
+        )
+        if episode_id is not None:
+            query = query.where(StepRow.episode_id == episode_id)
+        async with self._read() as session:
+            rows = (await session.exec(query)).all()
+            calls: dict[int, list[Call]] = {}
+            wanted = select(ToolCallRow).where(col(ToolCallRow.step_id).in_([row.id for row in rows]))
+            for call in await session.exec(wanted.order_by(col(ToolCallRow.step_id), col(ToolCallRow.position))):
+                calls.setdefault(call.step_id, []).append(_call(call))
+            return tuple(_step(row, tuple(calls.get(row.id or 0, ()))) for row in rows)
+
+    async def add_step(
+        self,
+        lease: Lease,
+        episode_id: str,
+        *,
+        number: int,
+        note: str | None,
+        reply: dict[str, Any],
+        usage: Usage,
+        cost: Decimal | None,
+        duration_s: float,
+    ) -> Step:
+        """Saves a reply before any of its calls is run; the episode's feedback, now told, is cleared with it."""
+        row = StepRow(
+            episode_id=episode_id,
+            number=number,
+            note=note,
+            reply=reply,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            cost_nanos=None if cost is None else int(cost * NANOS),
+            duration_s=duration_s,
+        )
+        async with self._write("step saved") as session:
+            await _hold(session, lease)
+            session.add(row)
+            if note is not None:
+                await session.exec(update(EpisodeRow).where(col(EpisodeRow.id) == episode_id).values(feedback=None))
+            await session.flush()
+            return _step(row, ())
+
+    async def add_call(self, lease: Lease, step_id: int, call: Call) -> None:
+        async with self._write("tool call saved") as session:
+            await _hold(session, lease)
+            session.add(ToolCallRow(step_id=step_id, **asdict(call)))
+
+    # Sandboxes, checkpoints, receipts
+
+    async def put_sandbox(self, lease: Lease, record: SandboxRecord) -> None:
+        state = "ready" if record.ready else "made" if record.provider_id else "asked for"
+        async with self._write(f"{record.kind} sandbox {state}") as session:
+            await _hold(session, lease)
+            await session.merge(SandboxRow(**asdict(record)))
+
+    async def sandboxes(self, task_id: str) -> list[SandboxRecord]:
+        async with self._read() as session:
+            rows = await session.exec(select(SandboxRow).where(SandboxRow.task_id == task_id))
+            return [SandboxRecord(**row.model_dump()) for row in rows]
+
+    async def forget_sandbox(self, name: str) -> None:
+        """To be called once the provider has ended it."""
+        async with self._write("sandbox ended") as session:
+            await session.exec(delete(SandboxRow).where(col(SandboxRow.name) == name))
+
+    async def add_checkpoint(self, lease: Lease, base_sha: str, patch: Patch) -> int:
+        async with self._write("checkpoint saved") as session:
+            await _hold(session, lease)
+            row = CheckpointRow(task_id=lease.task_id, base_sha=base_sha, patch=_pack(patch))
+            session.add(row)
+            await session.flush()
+            assert row.id is not None
+            return row.id
+
+    async def checkpoint(self, task_id: str) -> Checkpoint | None:
+        """The newest one."""
+        query = select(CheckpointRow).where(CheckpointRow.task_id == task_id).order_by(col(CheckpointRow.id).desc())
+        async with self._read() as session:
+            row = (await session.exec(query.limit(1))).first()
+            if row is None:
+                return None
+            assert row.id is not None
+            return Checkpoint(id=row.id, base_sha=row.base_sha, patch=_unpack(row.patch))
+
+    async def add_receipt(
+        self,
+        lease: Lease,
+        receipt: Receipt,
+        *,
+        checkpoint_id: int,
+        task: Task,
+        episode: Episode,
+        stage: Stage | None,
+        now: datetime,
+    ) -> None:
+        """Saves the verdict and what follows from it in one transaction; `episode.attempts` numbers the receipt."""
+        async with self._write(f"receipt {receipt.verdict.name}, task {task.state}") as session:
+            await _hold(session, lease)
+            session.add(
+                ReceiptRow(
+                    episode_id=episode.id,
+                    attempt=episode.attempts,
+                    verdict=receipt.verdict.name,
+                    evidence=_evidence.dump_python(receipt.evidence, mode="json"),
+                    document=receipt.to_dict(),
+                    checkpoint_id=checkpoint_id,
+                )
+            )
+            await session.merge(_task_row(task, lease.epoch))
+            await session.merge(EpisodeRow(**asdict(episode)))
+            if stage is not None:
+                await _enqueue(session, stage, task.id, now)
+
+    async def receipt(self, task_id: str) -> SavedReceipt | None:
+        """The newest one of a task."""
+        query = (
+            select(ReceiptRow)
+            .join(EpisodeRow, col(EpisodeRow.id) == col(ReceiptRow.episode_id))
+            .where(EpisodeRow.task_id == task_id)
+            .order_by(col(ReceiptRow.id).desc())
+            .limit(1)
+        )
+        async with self._read() as session:
+            row = (await session.exec(query)).first()
+            if row is None:
+                return None
+            return SavedReceipt(
+                attempt=row.attempt,
+                evidence=_evidence.validate_python(row.evidence),
+                document=row.document,
+                checkpoint_id=row.checkpoint_id,
+            )
+
+    # Jobs
+
+    async def add_job(self, stage: Stage, key: str, run_at: datetime) -> None:
+        """Makes a stage due; one that waits already is brought forward if it was to run later."""
+        async with self._write(f"{stage} due") as session:
+            await _enqueue(session, stage, key, run_at)
+
+    async def start_job(self, now: datetime, *, busy: Sequence[str]) -> Job | None:
+        """Starts the job that has been due the longest, of none of the busy keys."""
+        due = (
+            select(JobRow)
+            .where(col(JobRow.started_at).is_(None), col(JobRow.run_at) <= now, col(JobRow.key).not_in(busy))
+            .order_by(col(JobRow.run_at), col(JobRow.id))
+            .limit(1)
+        )
+        async with self._read() as session:
+            if (await session.exec(due)).first() is None:
+                return None
+        async with self._write("job started") as session:
+            row = (await session.exec(due)).first()
+            if row is None:
+                return None
+            row.started_at = now
+            row.attempts += 1
+            session.add(row)
+            assert row.id is not None
+            return Job(id=row.id, stage=Stage(row.stage), key=row.key, attempts=row.attempts)
+
+    async def end_job(self, job: Job) -> None:
+        async with self._write("job ended") as session:
+            await session.exec(delete(JobRow).where(col(JobRow.id) == job.id))
+
+    async def postpone_job(self, job: Job, run_at: datetime) -> None:
+        """Lets a started job wait again; where the same stage became due meanwhile, that one serves for both."""
+        async with self._write("job postponed") as session:
+            if await _waiting(session, job.stage, job.key):
+                await session.exec(delete(JobRow).where(col(JobRow.id) == job.id))
+            else:
+                values = {"started_at": None, "run_at": run_at}
+                await session.exec(update(JobRow).where(col(JobRow.id) == job.id).values(**values))
+
+    async def recover_jobs(self, now: datetime) -> int:
+        """At start-up: what was running when the process died waits again. Says how many those were."""
+        async with self._read() as session:
+            rows = (await session.exec(select(JobRow).where(col(JobRow.started_at).is_not(None)))).all()
+        for row in rows:
+            assert row.id is not None
+            await self.postpone_job(Job(id=row.id, stage=Stage(row.stage), key=row.key, attempts=row.attempts), now)
+        return len(rows)
+
+    async def next_run(self) -> datetime | None:
+        """When the next waiting job is due."""
+        query = select(JobRow.run_at).where(col(JobRow.started_at).is_(None)).order_by(col(JobRow.run_at)).limit(1)
+        async with self._read() as session:
+            return (await session.exec(query)).first()
+
+    async def jobs(self) -> list[tuple[Stage, str]]:
+        """All that wait or run."""
+        async with self._read() as session:
+            return [(Stage(row.stage), row.key) for row in await session.exec(select(JobRow))]
+
+
+def _sqlite_connect(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves; the driver's own comes too late for IMMEDIATE
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+async def _hold(session: AsyncSession, lease: Lease) -> None:
+    epoch = await session.exec(select(TaskRow.epoch).where(TaskRow.id == lease.task_id).with_for_update())
+    if epoch.first() != lease.epoch:
+        raise LeaseLost(f"Task {lease.task_id} was taken over.")
+
+
+async def _waiting(session: AsyncSession, stage: Stage, key: str) -> JobRow | None:
+    query = select(JobRow).where(JobRow.stage == stage, JobRow.key == key, col(JobRow.started_at).is_(None))
+    return (await session.exec(query)).first()
+
+
+async def _enqueue(session: AsyncSession, stage: Stage, key: str, run_at: datetime) -> None:
+    row = await _waiting(session, stage, key)
+    if row is None:
+        row = JobRow(stage=stage, key=key, run_at=run_at)
+    row.run_at = min(row.run_at, run_at)
+    session.add(row)
+
+
+async def _is_handled(session: AsyncSession, comment_id: int) -> bool:
+    query = select(EpisodeRow.id).where(EpisodeRow.comment_id == comment_id)
+    return (await session.exec(query)).first() is not None
+
+
+async def _open_task(session: AsyncSession, repository_id: int, number: int) -> TaskRow | None:
+    query = (
+        select(TaskRow)
+        .where(TaskRow.repository_id == repository_id, TaskRow.state != State.CLOSED)
+        .where((col(TaskRow.number) == number) | (col(TaskRow.pull_request) == number))
+        .with_for_update()
+    )
+    return (await session.exec(query)).first()
+
+
+async def _last_episode(session: AsyncSession, task_id: str) -> EpisodeRow | None:
+    query = select(EpisodeRow).where(EpisodeRow.task_id == task_id).order_by(col(EpisodeRow.number).desc())
+    return (await session.exec(query.limit(1))).first()
+
+
+async def _decided(session: AsyncSession, row: TaskRow | None, decision: Decision, now: datetime) -> None:
+    assert decision.task is not None
+    epoch = row.epoch if row else 0
+    if decision.stage is Stage.CLEANUP:
+        # Whatever runs or waits for this task is over: the new epoch stops what runs.
+        epoch += 1
+        waiting = delete(JobRow).where(col(JobRow.key) == decision.task.id, col(JobRow.started_at).is_(None))
+        await session.exec(waiting)
+    await session.merge(_task_row(decision.task, epoch))
+    await session.flush()
+    if decision.episode is not None:
+        await session.merge(EpisodeRow(**asdict(decision.episode)))
+    if decision.stage is not None:
+        await _enqueue(session, decision.stage, decision.task.id, now)
+
+
+def _delivery(row: DeliveryRow) -> Delivery:
+    return Delivery(
+        guid=row.guid,
+        name=row.name,
+        event=_events.validate_python(row.payload),
+        received_at=row.received_at,
+        outcome=row.outcome,
+        answer=row.answer,
+        task_id=row.task_id,
+    )
+
+
+def _task(row: TaskRow) -> Task:
+    values = row.model_dump(exclude={"epoch"})
+    return Task(**{**values, "state": State(row.state)})
+
+
+def _task_row(task: Task, epoch: int) -> TaskRow:
+    return TaskRow(**asdict(task), epoch=epoch)
+
+
+def _episode(row: EpisodeRow) -> Episode:
+    return Episode(**{**row.model_dump(), "code": Code(row.code) if row.code else None})
+
+
+def _call(row: ToolCallRow) -> Call:
+    return Call(**row.model_dump(exclude={"step_id"}))
+
+
+def _step(row: StepRow, calls: tuple[Call, ...]) -> Step:
+    assert row.id is not None
+    return Step(
+        id=row.id,
+        number=row.number,
+        note=row.note,
+        reply=row.reply,
+        usage=Usage(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cached_tokens=row.cached_tokens),
+        cost=None if row.cost_nanos is None else Decimal(row.cost_nanos) / NANOS,
+        duration_s=row.duration_s,
+        calls=calls,
+    )
+
+
+def _pack(patch: Patch) -> bytes:
+    changes = [[c.path, c.mode, base64.b64encode(c.content).decode()] for c in patch.changes]
+    return zlib.compress(json.dumps(changes).encode())
+
+
+def _unpack(data: bytes) -> Patch:
+    return Patch.of(
+        *(
+            Change(path=path, mode=mode, content=base64.b64decode(content))
+            for path, mode, content in json.loads(zlib.decompress(data))
+        )
+    )

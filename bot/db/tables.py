@@ -1,0 +1,207 @@
+"""The rows as they lie in the database; what they mean is in `bot.domain`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, DateTime, Dialect, Index, LargeBinary, Text, TypeDecorator, text
+from sqlalchemy.types import JSON
+from sqlmodel import Field, SQLModel
+
+
+class Instant(TypeDecorator[datetime]):
+    """A moment in UTC. SQLite drops the zone, so it is put back on the way out."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=value.tzinfo or UTC)
+
+
+class DeliveryRow(SQLModel, table=True):
+    """One webhook call, by GitHub's GUID. `outcome` is empty until intake has decided."""
+
+    __tablename__ = "deliveries"
+
+    guid: str = Field(primary_key=True)
+    name: str
+    """GitHub's name of the event."""
+    payload: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    """The event as a value of `bot.domain.event`."""
+    received_at: datetime = Field(sa_type=Instant)
+    outcome: str = ""
+    refused: str | None = Field(default=None, index=True)
+    """Who was refused where (`repository#number@person`), so that it is said once."""
+    answer: str | None = Field(default=None, sa_type=Text)
+    """A comment that is due for it."""
+    task_id: str | None = Field(default=None, index=True)
+
+
+class TaskRow(SQLModel, table=True):
+    """`bot.domain.task.Task`, and the epoch of its newest lease."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (
+        Index(
+            "one_open_task_per_issue",
+            "repository_id",
+            "number",
+            unique=True,
+            sqlite_where=text("state != 'closed'"),
+            postgresql_where=text("state != 'closed'"),
+        ),
+    )
+
+    id: str = Field(primary_key=True)
+    epoch: int = 0
+    installation_id: int = Field(sa_type=BigInteger)
+    repository_id: int = Field(sa_type=BigInteger)
+    owner: str
+    name: str
+    clone_url: str
+    number: int
+    title: str = Field(sa_type=Text)
+    body: str = Field(sa_type=Text)
+    author: str
+    requester: str
+    requested_at: datetime = Field(sa_type=Instant)
+    created_at: datetime = Field(sa_type=Instant)
+    updated_at: datetime = Field(sa_type=Instant)
+    state: str = Field(index=True)
+    closed_reason: str | None = None
+    base_branch: str = ""
+    base_sha: str = ""
+    comment_id: int | None = Field(default=None, sa_type=BigInteger)
+    pull_request: int | None = None
+    pull_request_url: str | None = None
+    head_branch: str | None = None
+    head_sha: str | None = None
+
+
+class EpisodeRow(SQLModel, table=True):
+    """`bot.domain.episode.Episode`."""
+
+    __tablename__ = "episodes"
+    __table_args__ = (Index("one_episode_per_number", "task_id", "number", unique=True),)
+
+    id: str = Field(primary_key=True)
+    task_id: str = Field(foreign_key="tasks.id", index=True)
+    number: int
+    kind: str
+    instruction: str = Field(sa_type=Text)
+    requester: str
+    comment_id: int = Field(sa_type=BigInteger, index=True)
+    created_at: datetime = Field(sa_type=Instant)
+    config_sha: str
+    config_text: str | None = Field(default=None, sa_type=Text)
+    attempts: int = 0
+    feedback: str | None = Field(default=None, sa_type=Text)
+    finishing: bool = False
+    title: str = Field(default="", sa_type=Text)
+    summary: str = Field(default="", sa_type=Text)
+    code: str | None = None
+    detail: str = Field(default="", sa_type=Text)
+
+
+class StepRow(SQLModel, table=True):
+    """`bot.domain.transcript.Step` without its calls."""
+
+    __tablename__ = "steps"
+    __table_args__ = (Index("one_step_per_number", "episode_id", "number", unique=True),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    episode_id: str = Field(foreign_key="episodes.id", index=True)
+    number: int
+    note: str | None = Field(default=None, sa_type=Text)
+    reply: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_nanos: int | None = Field(default=None, sa_type=BigInteger)
+    """Billionths of a US dollar: whole numbers add up exactly in every database."""
+    duration_s: float
+
+
+class ToolCallRow(SQLModel, table=True):
+    """`bot.domain.transcript.Call`: written once it has finished."""
+
+    __tablename__ = "tool_calls"
+
+    step_id: int = Field(foreign_key="steps.id", primary_key=True)
+    position: int = Field(primary_key=True)
+    name: str
+    arguments: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON, nullable=True))
+    result: str = Field(sa_type=Text)
+    exit_code: int | None = None
+    duration_s: float
+    refused: bool = False
+
+
+class CheckpointRow(SQLModel, table=True):
+    """The task's patch at a moment, relative to `base_sha`: compressed JSON."""
+
+    __tablename__ = "checkpoints"
+
+    id: int | None = Field(default=None, primary_key=True)
+    task_id: str = Field(foreign_key="tasks.id", index=True)
+    base_sha: str
+    patch: bytes = Field(sa_type=LargeBinary)
+
+
+class ReceiptRow(SQLModel, table=True):
+    """One verdict and the evidence it rests on."""
+
+    __tablename__ = "receipts"
+    __table_args__ = (Index("one_receipt_per_attempt", "episode_id", "attempt", unique=True),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    episode_id: str = Field(foreign_key="episodes.id", index=True)
+    attempt: int
+    verdict: str
+    evidence: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    document: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    checkpoint_id: int
+    """The patch that was judged."""
+
+
+class SandboxRow(SQLModel, table=True):
+    """A sandbox we asked for. `provider_id` is empty while nobody knows whether it was made."""
+
+    __tablename__ = "sandboxes"
+
+    name: str = Field(primary_key=True)
+    task_id: str = Field(foreign_key="tasks.id", index=True)
+    kind: str
+    provider: str
+    provider_id: str | None = None
+    image_id: str = ""
+    ready: bool = False
+    """Cloned and set up: work may start or go on in it."""
+
+
+class JobRow(SQLModel, table=True):
+    """A stage that is due. `started_at` is empty while it waits; at most one waits for each stage and key."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index(
+            "one_waiting_job",
+            "stage",
+            "key",
+            unique=True,
+            sqlite_where=text("started_at IS NULL"),
+            postgresql_where=text("started_at IS NULL"),
+        ),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    stage: str
+    key: str = Field(index=True)
+    run_at: datetime = Field(sa_type=Instant)
+    started_at: datetime | None = Field(default=None, sa_type=Instant)
+    attempts: int = 0

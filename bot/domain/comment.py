@@ -1,0 +1,190 @@
+"""Every sentence the bot says to people on GitHub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bot.domain.budget import Spend
+from bot.domain.episode import Code, Episode
+from bot.domain.markdown import defuse, fence, one_line, truncate
+from bot.domain.task import State, Task
+
+LIMIT = 65_000
+"""GitHub refuses bodies above 65,536 characters."""
+
+HELP = """\
+I fix issues and prove it: the result is checked in a fresh sandbox before a pull request is opened.
+
+| comment | does |
+|---|---|
+| `/coder fix [what to mind]` | starts, or goes on with, the work on this issue |
+| `/coder ask QUESTION` | answers from the code, changes nothing |
+| `/coder plan` | says what would be done, changes nothing |
+| `/coder finish` | wraps up with what is there |
+| `/coder approve` | publishes a result that waits for approval |
+| `/coder retry` | goes on after a stop, a failure or a limit |
+| `/coder stop` | stops; what was done is kept |
+| `/coder status`, `/coder config`, `/coder help` | says where things stand, which rules hold, this |
+"""
+
+_STAGES = {
+    State.QUEUED: 0,
+    State.PROVISIONING: 0,
+    State.WORKING: 1,
+    State.VERIFYING: 2,
+    State.AWAITING_APPROVAL: 3,
+    State.IN_REVIEW: 4,
+}
+_STEPS = ("sandbox ready", "working", "verified in a fresh sandbox", "pull request")
+
+_NEXT = {
+    Code.NO_CHANGE: "Say more with `/coder fix …`, or close the issue if there is nothing to do.",
+    Code.ANSWERED: "`/coder fix` starts the work.",
+    Code.CHECKS_FAILED: "`/coder retry` tries again; `/coder fix …` tells me what to mind.",
+    Code.UNVERIFIED: "Name checks that run tests in `.github/coder.yml`, then `/coder retry`.",
+    Code.NO_PROGRESS: "`/coder fix …` with more detail starts again.",
+    Code.MODEL_UNUSABLE: "Ask the operator of this bot to look at the model's settings, then `/coder retry`.",
+    Code.SETUP_FAILED: "Mend `setup` in `.github/coder.yml`, then `/coder retry`.",
+    Code.CLONE_FAILED: "`/coder retry` tries again.",
+    Code.SANDBOX_LOST: "`/coder retry` goes on.",
+    Code.WRITE_REFUSED: "See that the App may write here, then `/coder retry`.",
+    Code.PERMISSION_DENIED: "Widen `grants` in `.github/coder.yml`, then `/coder retry`.",
+    Code.BUDGET_EXCEEDED: "Raise the limit in `.github/coder.yml`, then `/coder retry`.",
+    Code.LIMIT_EXCEEDED: "`/coder retry` goes on with a fresh allowance.",
+    Code.POLICY_REFUSED: "See `commands.allow` in `.github/coder.yml`, then `/coder retry`.",
+    Code.STOPPED: "`/coder retry` goes on.",
+}
+
+
+def task_marker(task_id: str) -> str:
+    """What the task's live comment is found by; trusted only in comments of our own."""
+    return f"<!-- coder-bot:task={task_id} -->"
+
+
+def answer_marker(guid: str) -> str:
+    return f"<!-- coder-bot:delivery={guid} -->"
+
+
+def answer(guid: str, text: str) -> str:
+    """A comment that answers one command."""
+    return f"{truncate(text, LIMIT, 'the rest was cut')}\n\n{answer_marker(guid)}"
+
+
+def refusal(login: str, permission: str) -> str:
+    """To somebody who may not give commands; said once per person and issue."""
+    return f"Sorry @{login}, I only take commands from people with {permission} access to this repository."
+
+
+def config_problem(path: str, problems: str) -> str:
+    return (
+        f"I can't start: `{path}` on the default branch has an error, and I won't guess what was meant.\n\n{problems}"
+    )
+
+
+def status(task: Task, episode: Episode, spent: Spend, receipt: Mapping[str, Any] | None) -> str:
+    """The live comment of a task, whole."""
+    parts = [_headline(task, episode)]
+    if episode.kind == "fix" and (task.is_busy or task.state in (State.AWAITING_APPROVAL, State.IN_REVIEW)):
+        parts.append(_checklist(task))
+    if episode.code in (Code.ANSWERED, Code.NO_CHANGE) and episode.summary:
+        parts.append(defuse(episode.summary))
+    if receipt is not None and episode.attempts:
+        parts.append(receipt_table(receipt))
+    if episode.code is not None and episode.code in _NEXT and not task.is_busy:
+        parts.append(_NEXT[episode.code])
+    parts.append(f"<sub>{_spend(spent)} · asked for by {episode.requester}</sub>")
+    return f"{truncate(chr(10).join(_spaced(parts)), LIMIT, 'the rest was cut')}\n\n{task_marker(task.id)}"
+
+
+def pull_request_body(task: Task, episode: Episode, receipt: Mapping[str, Any]) -> str:
+    """What reviewers read first: what and why, then the receipt. Links the issue exactly once."""
+    summary = defuse(episode.summary) or "See the issue."
+    body = truncate(f"{summary}\n\n{receipt_table(receipt)}", LIMIT - 500, "the rest was cut")
+    return f"Fixes #{task.number}\n\n{body}\n\n{task_marker(task.id)}"
+
+
+def pull_request_title(task: Task, episode: Episode) -> str:
+    return one_line(episode.title, 120) or one_line(f"Fix #{task.number}: {task.title}", 120)
+
+
+def commit_message(task: Task, episode: Episode) -> str:
+    return f"{pull_request_title(task, episode)}\n\nFor issue #{task.number}, asked for by {episode.requester}."
+
+
+def receipt_table(receipt: Mapping[str, Any]) -> str:
+    """The receipt as reviewers see it."""
+    rows = [
+        f"| `{check['name']}` | {check['exit_code'] if not check['timed_out'] else 'time-out'} "
+        f"| {_count(check['passed'])} | {_count(check['failed'])} | {_count(check['skipped'])} |"
+        for check in receipt["checks"]
+    ]
+    table = "\n".join(["| check | exit code | passed | failed | skipped |", "|---|---|---|---|---|", *rows])
+    reasons = "\n".join(f"- {defuse(reason)}" for reason in receipt["reasons"])
+    where = (
+        f"Tree `{receipt['tree'][:12]}` on base `{receipt['base'][:12]}`, run in a fresh sandbox "
+        "that the agent never touched."
+    )
+    return f"**Receipt: {receipt['verdict']}**\n\n{reasons}\n\n{table if rows else ''}\n\n<sub>{where}</sub>"
+
+
+def feedback(reasons: tuple[str, ...], outputs: Mapping[str, str]) -> str:
+    """What the model is told when verification says no."""
+    blocks = [f"Output of `{name}`:\n{fence(text)}" for name, text in outputs.items()]
+    told = "\n".join(f"- {reason}" for reason in reasons)
+    return (
+        f"Your change was verified in a fresh sandbox and did not pass:\n{told}\n\n"
+        + "\n\n".join(blocks)
+        + "\n\nMend it and call `submit` again."
+    )
+
+
+def _headline(task: Task, episode: Episode) -> str:
+    match task.state:
+        case State.QUEUED | State.PROVISIONING:
+            return "⏳ Getting a sandbox ready."
+        case State.WORKING:
+            again = f" (attempt {episode.attempts + 1})" if episode.attempts else ""
+            return f"🔧 Working on it{again}."
+        case State.VERIFYING:
+            return "🔎 Verifying the change in a fresh sandbox."
+        case State.AWAITING_APPROVAL:
+            return "✋ Verified. `/coder approve` by somebody with write access publishes exactly this change."
+        case State.IN_REVIEW if episode.code in (None, Code.VERIFIED):
+            return f"🚀 Done: #{task.pull_request}."
+        case State.CLOSED:
+            return f"🏁 Ended: {task.closed_reason}."
+        case _:
+            return _ended(episode)
+
+
+def _ended(episode: Episode) -> str:
+    if episode.code in (Code.ANSWERED, Code.NO_CHANGE):
+        return "💬 Here is what I found." if episode.code is Code.ANSWERED else f"🤷 {_said(episode)}"
+    if episode.code is None:
+        return "⏸️ Waiting."
+    mark = "🛑" if episode.code.outcome == "cancelled" else "😕"
+    return f"{mark} No pull request ({episode.code}). {_said(episode)}"
+
+
+def _said(episode: Episode) -> str:
+    first, _, rest = episode.detail.partition("\n")
+    return f"{defuse(first)}\n\n{fence(rest)}" if rest.strip() else defuse(first)
+
+
+def _checklist(task: Task) -> str:
+    reached = _STAGES.get(task.state, 0)
+    return "\n".join(f"- [{'x' if place < reached else ' '}] {name}" for place, name in enumerate(_STEPS))
+
+
+def _spend(spent: Spend) -> str:
+    cost = "cost unknown" if spent.cost is None else f"${spent.cost:.2f}"
+    return f"{spent.steps} steps, {spent.tool_calls} tool calls, {spent.tokens:,} tokens, {cost}"
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else str(value)
+
+
+def _spaced(parts: list[str]) -> list[str]:
+    return [line for part in parts for line in (part, "")][:-1]

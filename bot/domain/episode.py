@@ -1,0 +1,75 @@
+"""One run from an instruction to its outcome, and the codes an outcome can have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+Outcome = Literal["succeeded", "failed", "blocked", "cancelled"]
+EpisodeKind = Literal["fix", "ask", "plan"]
+
+
+class Code(StrEnum):
+    """Why an episode ended. The outcome follows from the code."""
+
+    VERIFIED = "VERIFIED"
+    NO_CHANGE = "NO_CHANGE"
+    ANSWERED = "ANSWERED"
+    CHECKS_FAILED = "CHECKS_FAILED"
+    UNVERIFIED = "UNVERIFIED"
+    NO_PROGRESS = "NO_PROGRESS"
+    MODEL_UNUSABLE = "MODEL_UNUSABLE"
+    SETUP_FAILED = "SETUP_FAILED"
+    CLONE_FAILED = "CLONE_FAILED"
+    SANDBOX_LOST = "SANDBOX_LOST"
+    CONFIG_INVALID = "CONFIG_INVALID"
+    WRITE_REFUSED = "WRITE_REFUSED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    POLICY_REFUSED = "POLICY_REFUSED"
+    STOPPED = "STOPPED"
+    ISSUE_CLOSED = "ISSUE_CLOSED"
+    UNINSTALLED = "UNINSTALLED"
+
+    @property
+    def outcome(self) -> Outcome:
+        if self in _SUCCEEDED:
+            return "succeeded"
+        if self in _BLOCKED:
+            return "blocked"
+        return "cancelled" if self in _CANCELLED else "failed"
+
+
+_SUCCEEDED = frozenset({Code.VERIFIED, Code.NO_CHANGE, Code.ANSWERED})
+_BLOCKED = frozenset({Code.PERMISSION_DENIED, Code.BUDGET_EXCEEDED, Code.LIMIT_EXCEEDED, Code.POLICY_REFUSED})
+_CANCELLED = frozenset({Code.STOPPED, Code.ISSUE_CLOSED, Code.UNINSTALLED})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """`config_text` is the repository's config as it stood on the default branch at `config_sha`: every stage of the
+    episode reads this copy, so that nobody can change the rules while it runs."""
+
+    id: str
+    task_id: str
+    number: int
+    kind: EpisodeKind
+    instruction: str
+    requester: str
+    comment_id: int
+    created_at: datetime
+    config_sha: str
+    config_text: str | None
+    attempts: int = 0
+    """Candidates that verification has judged."""
+    feedback: str | None = None
+    """What the model is told before its next step; saved with that step."""
+    finishing: bool = False
+    """Somebody said `/coder finish`: the loop ends with what is there."""
+    title: str = ""
+    summary: str = ""
+    code: Code | None = None
+    detail: str = ""

@@ -1,0 +1,257 @@
+"""One piece of work on one issue: its states, and what each command or event does to it. Only this file knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+from bot.domain import command as commands
+from bot.domain.command import Command
+from bot.domain.episode import Code, Episode, EpisodeKind
+from bot.domain.event import Closed, Commented, Uninstalled
+
+
+class State(StrEnum):
+    """Where a task stands; see the picture in the README."""
+
+    QUEUED = "queued"
+    PROVISIONING = "provisioning"
+    WORKING = "working"
+    VERIFYING = "verifying"
+    AWAITING_APPROVAL = "awaiting_approval"
+    IN_REVIEW = "in_review"
+    WAITING = "waiting"
+    CLOSED = "closed"
+
+
+class Stage(StrEnum):
+    """A file of `bot/pipeline`: what can be due for a task (intake: for a delivery)."""
+
+    INTAKE = "intake"
+    PROVISION = "provision"
+    EPISODE = "episode"
+    VERIFY = "verify"
+    PUBLISH = "publish"
+    CLEANUP = "cleanup"
+
+
+STAGE_OF = {
+    State.QUEUED: Stage.PROVISION,
+    State.PROVISIONING: Stage.PROVISION,
+    State.WORKING: Stage.EPISODE,
+    State.VERIFYING: Stage.VERIFY,
+}
+"""The stage that moves a task on; in the other states somebody else has to act."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """`pull_request`, `head_branch` and `head_sha` are there once something was published; `base_sha` is the commit
+    the work started from, known once the repository was looked at."""
+
+    id: str
+    installation_id: int
+    repository_id: int
+    owner: str
+    name: str
+    clone_url: str
+    number: int
+    title: str
+    body: str
+    author: str
+    requester: str
+    requested_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    state: State = State.QUEUED
+    closed_reason: str | None = None
+    base_branch: str = ""
+    base_sha: str = ""
+    comment_id: int | None = None
+    pull_request: int | None = None
+    pull_request_url: str | None = None
+    head_branch: str | None = None
+    head_sha: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.owner}/{self.name}"
+
+    @property
+    def is_busy(self) -> bool:
+        return self.state in STAGE_OF
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is not State.CLOSED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trusted:
+    """What was read from the default branch when the command was given: the commit, and the config's text."""
+
+    branch: str
+    sha: str
+    base_sha: str
+    config_text: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A command by somebody who may give it. `task_id` and `episode_id` are used if something new is made."""
+
+    event: Commented
+    command: Command
+    trusted: Trusted
+    task_id: str
+    episode_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What to save (`task`, `episode`), which stage is due then, and what to answer in a comment of its own."""
+
+    task: Task | None = None
+    episode: Episode | None = None
+    stage: Stage | None = None
+    answer: str | None = None
+
+
+def decide(request: Request, *, task: Task | None, last: Episode | None, now: datetime) -> Decision:
+    """What a command does to the task of its issue or pull request (None: there is no open one)."""
+    match request.command:
+        case commands.Fix(text=text):
+            return _start("fix", text, request, task, last, now)
+        case commands.Ask(text=text):
+            return _start("ask", text, request, task, last, now)
+        case commands.Plan():
+            return _start("plan", "", request, task, last, now)
+        case commands.Retry():
+            if task is None or last is None or task.state is not State.WAITING:
+                return Decision(answer=_nothing("retry", task))
+            again = "Go on where you stopped; look at what is there first." if task.base_sha else last.instruction
+            return _start(last.kind, last.instruction or again, request, task, last, now)
+        case commands.Stop():
+            if task is None or last is None or not (task.is_busy or task.state is State.AWAITING_APPROVAL):
+                return Decision(answer=_nothing("stop", task))
+            by = f"Stopped by @{request.event.commenter.login}."
+            return Decision(
+                task=replace(task, state=State.WAITING, updated_at=now),
+                episode=replace(last, code=Code.STOPPED, detail=by),
+                stage=Stage.CLEANUP,
+            )
+        case commands.Finish():
+            if task is None or last is None or task.state is not State.WORKING:
+                return Decision(answer=_nothing("finish", task))
+            return Decision(task=replace(task, updated_at=now), episode=replace(last, finishing=True))
+        case commands.Approve():
+            if task is None or last is None or task.state is not State.AWAITING_APPROVAL:
+                return Decision(answer=_nothing("approve", task))
+            return Decision(task=replace(task, updated_at=now), stage=Stage.PUBLISH)
+        case commands.Status():
+            return Decision(answer=_status(task, last))
+        case commands.ShowConfig() | commands.Help():
+            return Decision()
+        case _ as never:
+            assert_never(never)
+
+
+def close(event: Closed | Uninstalled, *, task: Task, last: Episode | None, now: datetime) -> Decision:
+    """What the end of an issue, a pull request or an installation does to an open task."""
+    match event:
+        case Uninstalled():
+            code, reason = Code.UNINSTALLED, "uninstalled"
+        case Closed(merged=True):
+            code, reason = Code.ISSUE_CLOSED, "merged"
+        case Closed(is_pull_request=True):
+            code, reason = Code.ISSUE_CLOSED, "pull request closed"
+        case Closed():
+            if task.state is State.IN_REVIEW:
+                return Decision()  # its pull request is what decides now; merging it may be what closed the issue
+            code, reason = Code.ISSUE_CLOSED, "issue closed"
+        case _ as never:
+            assert_never(never)
+    ended = last if last is None or last.code is not None else replace(last, code=code, detail=f"Ended: {reason}.")
+    closed = replace(task, state=State.CLOSED, closed_reason=reason, updated_at=now)
+    return Decision(task=closed, episode=ended, stage=Stage.CLEANUP)
+
+
+def _start(
+    kind: EpisodeKind, text: str, request: Request, task: Task | None, last: Episode | None, now: datetime
+) -> Decision:
+    event, trusted = request.event, request.trusted
+    if task is None and event.is_pull_request:
+        return Decision(
+            answer="I only work on pull requests that I opened. Open an issue and say `/coder fix` there."
+        )
+    if task is not None and task.is_busy:
+        return Decision(answer=f"I am already at work here ({task.state}). `/coder stop` ends that; then ask again.")
+    if task is None:
+        task = Task(
+            id=request.task_id,
+            installation_id=event.installation_id,
+            repository_id=event.repository.id,
+            owner=event.repository.owner,
+            name=event.repository.name,
+            clone_url=event.repository.clone_url,
+            number=event.number,
+            title=event.title,
+            body=event.body,
+            author=event.author.login,
+            requester=event.commenter.login,
+            requested_at=event.created_at,
+            created_at=now,
+            updated_at=now,
+            base_branch=trusted.branch,
+            base_sha=trusted.base_sha,
+        )
+        last = None
+    episode = Episode(
+        id=request.episode_id,
+        task_id=task.id,
+        number=1 if last is None else last.number + 1,
+        kind=kind,
+        instruction=text,
+        requester=event.commenter.login,
+        comment_id=event.comment_id,
+        created_at=now,
+        config_sha=trusted.sha,
+        config_text=trusted.config_text,
+    )
+    queued = replace(task, state=State.QUEUED, requested_at=event.created_at, updated_at=now)
+    return Decision(task=queued, episode=episode, stage=Stage.PROVISION)
+
+
+def _nothing(verb: str, task: Task | None) -> str:
+    if task is None:
+        return f"There is nothing to {verb} here. `/coder fix` starts a task."
+    return f"There is nothing to {verb}: this task is `{task.state}`."
+
+
+def _status(task: Task | None, last: Episode | None) -> str:
+    if task is None or last is None:
+        return "No task is open here. `/coder fix` starts one."
+    line = f"This task is `{task.state}` (episode {last.number}, asked for by {last.requester})."
+    if task.pull_request:
+        line += f" Its pull request is #{task.pull_request}."
+    return line if last.code is None or task.is_busy else f"{line} It ended with {last.code}. {last.detail}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A stage that is due: for a task, or (intake) for a delivery; `key` is that one's id."""
+
+    id: int
+    stage: Stage
+    key: str
+    attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """The right to write for a task now; only the store makes one. A later lease of the same task ends this one."""
+
+    task_id: str
+    epoch: int

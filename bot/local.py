@@ -1,0 +1,316 @@
+"""The main job on one machine, for `demo`, `run` and `verify`: the product itself, with a local GitHub around it or
+none at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from pydantic import SecretStr
+
+from bot import app
+from bot.app import Bot
+from bot.demo import repository, sample
+from bot.demo.github import LocalGitHub
+from bot.domain import config
+from bot.domain.episode import Code, Episode
+from bot.domain.errors import UserError
+from bot.domain.patch import Patch
+from bot.domain.receipt import Place, Receipt
+from bot.domain.redaction import Redactor
+from bot.domain.task import Task
+from bot.domain.transcript import Step, spend
+from bot.domain.verification import Passed, judge
+from bot.pipeline.verify import Candidate, examine, prepare
+from bot.sandbox.protocol import SandboxSpec
+from bot.sandbox.workspace import Bundle
+from bot.settings import Settings
+
+PERSON = "you"
+"""Who gives the command on the local GitHub."""
+POLL_S = 0.1
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is to be done: in which repository (None: the sample), and what the issue says."""
+
+    repo: Path | None
+    title: str
+    body: str
+    model: str
+    keep: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """How it ended. `document` is the JSON object that scripts read; `patch` is a git diff, empty without a result."""
+
+    document: dict[str, Any]
+    sentence: str
+    patch: bytes
+    receipt: dict[str, Any] | None
+
+    @property
+    def passed(self) -> bool:
+        return self.receipt is not None and self.document["code"] == Code.VERIFIED
+
+
+async def main_job(settings: Settings, job: Job, say: Say) -> Report:
+    """Comment, task, sandbox, fix, verification, pull request: everything but the account is real."""
+    started = time.monotonic()
+    home = Path(tempfile.mkdtemp(prefix="coder-"))
+    try:
+        async with LocalGitHub(home / "github") as github:
+            name = "local/" + (job.repo.resolve().name if job.repo else "sample")
+            await github.create_repository(name, source=job.repo or sample.files())
+            github.grant(name, PERSON, "write")
+            issue = github.open_issue(name, title=job.title, body=job.body, author=PERSON)
+            own = _settings(settings, github, home, job)
+            async with app.open_bot(own) as bot, _running(bot, github):
+                say(f"local GitHub at {github.api_url}, repository {name}, issue #{issue.number}")
+                say(f"@{PERSON} comments: /coder fix")
+                await github.comment(name, issue.number, "/coder fix", author=PERSON)
+                task, episode = await _follow(bot, say, started)
+                report = await _report(bot, github, name, task, episode, started)
+                if job.keep:
+                    say(f"kept: home {home}, GitHub {github.api_url}; Ctrl-C ends it")
+                    await asyncio.Event().wait()
+                await _close(bot, github, name, issue.number, task)
+                return report
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _settings(settings: Settings, github: LocalGitHub, home: Path, job: Job) -> Settings:
+    origin = github.api_url.removesuffix("/api/v3").partition("://")[2]
+    return settings.model_copy(
+        update={
+            "coder_home": home / "home",
+            "coder_database_url": None,
+            "coder_deployment": f"local-{secrets.token_hex(4)}",
+            "coder_model": job.model,
+            "coder_private_hosts": settings.coder_private_hosts | {origin},
+            "github_api_url": github.api_url,
+            "github_app_id": github.app.app_id,
+            "github_private_key": SecretStr(github.app.private_key),
+            "github_webhook_secret": SecretStr(github.app.webhook_secret),
+        }
+    )
+
+
+@asynccontextmanager
+async def _running(bot: Bot, github: LocalGitHub) -> AsyncIterator[None]:
+    """The bot at work behind a port of its own; whatever sandboxes it has left are ended on the way out."""
+    server = uvicorn.Server(uvicorn.Config(bot.web, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        if serving.done():
+            serving.result()
+            raise UserError("The bot's web server did not start.")
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    github.webhook_url = f"http://127.0.0.1:{port}/github/webhook"
+    working = asyncio.create_task(bot.work())
+    try:
+        yield
+    finally:
+        working.cancel()
+        await asyncio.wait([working])
+        server.should_exit = True
+        await serving
+        for info in await bot.deps.provider.list():
+            await bot.deps.provider.kill(info.id)
+
+
+async def _follow(bot: Bot, say: Say, started: float) -> tuple[Task, Episode]:
+    """Says what happens as it happens, until nobody but a person can move the task on."""
+    seen: set[str] = set()
+
+    def news(key: str, line: str) -> None:
+        if key not in seen:
+            seen.add(key)
+            say(f"{time.monotonic() - started:6.1f} s  {line}")
+
+    store = bot.deps.store
+    while True:
+        tasks = await store.tasks()
+        if tasks:
+            task = tasks[0]
+            episode = await store.last_episode(task.id)
+            for step in await store.steps(task.id):
+                news(f"{step.id}", f"step {step.number}  {_replied(step)}")
+                for call in step.calls:
+                    news(
+                        f"{step.id}.{call.position}", f"        {_called(call.name, call.arguments, call.exit_code)}"
+                    )
+            news(f"{task.state} {episode.attempts}", f"[{task.state}]")
+            if not task.is_busy and not await store.jobs():
+                return await store.task(task.id), await store.last_episode(task.id)
+        elif not await store.jobs():
+            return await _refused(bot)
+        await asyncio.sleep(POLL_S)
+
+
+async def _refused(bot: Bot) -> tuple[Task, Episode]:
+    raise UserError("The command was refused; the comment on the issue says why.")
+
+
+def _replied(step: Step) -> str:
+    text = " ".join(str(step.reply.get("text", "")).split())
+    return text[:100] + ("…" if len(text) > 100 else "")
+
+
+def _called(name: str, arguments: dict[str, Any] | None, exit_code: int | None) -> str:
+    what = next((str(value) for value in (arguments or {}).values() if value), "").splitlines()
+    shown = f"{name} {what[0][:80] if what else ''}".rstrip()
+    return shown if exit_code is None else f"{shown}  → exit code {exit_code}"
+
+
+async def _report(bot: Bot, github: LocalGitHub, name: str, task: Task, episode: Episode, started: float) -> Report:
+    saved = await bot.deps.store.receipt(task.id)
+    receipt = saved.document if saved else None
+    used = spend(await bot.deps.store.steps(task.id))
+    pull = next((p for p in github.pull_requests(name) if p.number == task.pull_request), None)
+    work = [item for item in await bot.deps.store.sandboxes(task.id) if item.kind == "work" and item.provider_id]
+    assert episode.code is not None, "nothing is due, so the episode has ended"
+    document = {
+        "outcome": episode.code.outcome,
+        "code": str(episode.code),
+        "issue": task.number,
+        "pull_request": {
+            "number": pull.number,
+            "url": task.pull_request_url,
+            "head_sha": pull.head_sha,
+            "head_tree": pull.head_tree,
+        }
+        if pull
+        else None,
+        "receipt": brief(receipt),
+        "sandbox": {"provider": work[0].provider, "id": work[0].provider_id} if work else None,
+        "verification_sandbox": receipt["verification_sandbox"] if receipt else None,
+        "steps": used.steps,
+        "cost_usd": None if used.cost is None else float(used.cost),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    patch = b""
+    if pull is not None:
+        patch = await repository.diff(github.path(name), task.base_sha, pull.head_sha)
+    sentence = episode.detail or str(episode.code)
+    return Report(document=document, sentence=sentence, patch=patch, receipt=receipt)
+
+
+def brief(receipt: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The receipt as it stands in the JSON line; `file` is filled in by whoever writes it to one."""
+    if receipt is None:
+        return None
+    kept = ("name", "exit_code", "passed", "failed", "skipped")
+    return {
+        "verdict": receipt["verdict"],
+        "tree": receipt["tree"],
+        "base": receipt["base"],
+        "checks": [{key: check[key] for key in kept} for check in receipt["checks"]],
+        "reasons": receipt["reasons"],
+        "file": None,
+    }
+
+
+async def _close(bot: Bot, github: LocalGitHub, name: str, number: int, task: Task) -> None:
+    """Closes what the person opened, as a person would, and waits until the bot has put everything away."""
+    if task.pull_request is not None:
+        await github.close_pull(name, task.pull_request, author=PERSON)
+    else:
+        await github.close_issue(name, number, author=PERSON)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(60):
+            while (await bot.deps.store.task(task.id)).is_open or await bot.deps.store.jobs():
+                await asyncio.sleep(POLL_S)
+
+
+async def verify(
+    settings: Settings, *, repo: Path, base: str, patch: Patch, config_text: bytes | None
+) -> tuple[Receipt, float]:
+    """Verification alone: the patch on that commit, judged by the config that is given, or by the one the commit
+    has."""
+    started = time.monotonic()
+    rules = config.parse(
+        config_text if config_text is not None else await repository.show(repo, base, ".github/coder.yml")
+    )
+    bundle = Bundle(data=await repository.bundle(repo, base))
+    candidate = Candidate(origin=bundle, base=base, patch=patch, rules=rules)
+    own = settings.model_copy(update={"coder_deployment": f"verify-{secrets.token_hex(4)}"})
+    provider = app.sandbox_provider(own)
+    image = rules.sandbox.image or settings.coder_image
+    try:
+        sandbox = await provider.create(
+            SandboxSpec(
+                name=f"verify-{secrets.token_hex(4)}",
+                kind="verify",
+                task="verify",
+                image=image,
+                lifetime_s=rules.sandbox.lifetime,
+                memory=rules.sandbox.memory,
+                cpus=float(rules.sandbox.cpus),
+                disk=rules.sandbox.disk,
+                env=dict(rules.sandbox.env),
+            )
+        )
+        try:
+            trees, checks = await prepare(sandbox, candidate)
+            evidence = await examine(sandbox, candidate, trees, checks, redact=Redactor(settings.secrets).redact)
+        finally:
+            await sandbox.aclose()
+            await provider.kill(sandbox.id)
+        receipt = Receipt(
+            repository=repo.resolve().name,
+            evidence=evidence,
+            verdict=judge(evidence),
+            config_sha=None,
+            image=await provider.image_id(image),
+            sandbox=None,
+            verification_sandbox=Place(provider=provider.name, id=sandbox.id),
+            model=None,
+            cost=None,
+            created_at=app.utc_now(),
+            bot_version=version("coder-bot"),
+        )
+    finally:
+        await provider.aclose()
+    return receipt, time.monotonic() - started
+
+
+def verified_document(receipt: Receipt, seconds: float) -> dict[str, Any]:
+    """The JSON object of `verify`."""
+    verdict = receipt.verdict
+    code = {"Passed": Code.VERIFIED, "Failed": Code.CHECKS_FAILED, "Unverified": Code.UNVERIFIED}[verdict.name]
+    return {
+        "outcome": "succeeded" if isinstance(verdict, Passed) else code.outcome,
+        "code": str(code),
+        "issue": None,
+        "pull_request": None,
+        "receipt": brief(receipt.to_dict()),
+        "sandbox": None,
+        "verification_sandbox": receipt.verification_sandbox.to_dict(),
+        "steps": 0,
+        "cost_usd": None,
+        "seconds": round(seconds, 1),
+    }
+
+
+def write_receipt(receipt: dict[str, Any], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(receipt, indent=2) + "\n")

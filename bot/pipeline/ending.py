@@ -1,0 +1,52 @@
+"""How an episode ends without a pull request: saved, told, and the sandbox kept for `/coder retry`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from bot.domain.episode import Code, Episode
+from bot.domain.errors import CoderError, GitHubError, InfraError, ModelError, SandboxError, UserError
+from bot.domain.task import Lease, Stage, State, Task
+from bot.pipeline.deps import Deps
+from bot.sandbox.workspace import CloneFailed
+
+log = structlog.get_logger()
+
+
+async def end(
+    deps: Deps, lease: Lease, task: Task, episode: Episode, code: Code, detail: str, *, state: State = State.WAITING
+) -> None:
+    """Saves the outcome; `cleanup`, due in the same transaction, tells it and pauses or ends the sandboxes."""
+    log.info("episode ended", task=task.id, code=str(code), detail=detail)
+    await deps.store.save(
+        lease,
+        replace(task, state=state, updated_at=deps.clock()),
+        replace(episode, code=code, detail=deps.redactor.redact(detail)),
+        stage=Stage.CLEANUP,
+        now=deps.clock(),
+    )
+    deps.engine.wake()
+
+
+def code_of(error: Exception, stage: Stage) -> tuple[Code, str]:
+    """The code and the sentence for an error that ended a stage for good."""
+    match error:
+        case CloneFailed():
+            return Code.CLONE_FAILED, str(error)
+        case ModelError():
+            return Code.MODEL_UNUSABLE, str(error)
+        case SandboxError(reason="gone"):
+            return Code.SANDBOX_LOST, f"The sandbox is gone. {error} `/coder retry` starts over with a new one."
+        case SandboxError():
+            code = Code.SETUP_FAILED if stage is Stage.PROVISION else Code.SANDBOX_LOST
+            return code, f"{error} Ask the operator of this bot to run `coder-bot doctor`; then `/coder retry`."
+        case GitHubError():
+            return Code.WRITE_REFUSED, f"{error} `/coder retry` tries again."
+        case UserError() | InfraError():
+            return Code.SETUP_FAILED if stage is Stage.PROVISION else Code.SANDBOX_LOST, str(error)
+        case CoderError():
+            return Code.SANDBOX_LOST, str(error)
+        case _:
+            return Code.SANDBOX_LOST, "Something broke in the bot itself; its operator finds the reason in the log."

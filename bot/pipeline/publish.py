@@ -1,0 +1,136 @@
+"""From a `Passed` to a pull request: blobs, tree, commit, ref, each found if it is there already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import structlog
+
+from bot.db.store import Checkpoint
+from bot.domain import comment, config
+from bot.domain.config import Config
+from bot.domain.episode import Code, Episode
+from bot.domain.errors import GitHubError, UserError
+from bot.domain.patch import Patch
+from bot.domain.task import Lease, Stage, State, Task
+from bot.domain.tree import Entry, publishable
+from bot.domain.verification import Passed, judge
+from bot.github.client import Repository, TreeEntry
+from bot.pipeline import talk
+from bot.pipeline.deps import Deps
+from bot.pipeline.ending import end
+
+log = structlog.get_logger()
+
+PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
+
+
+class PublishRefused(UserError):
+    """The result can't be published as it was verified; the message says why."""
+
+
+async def run(deps: Deps, task_id: str) -> None:
+    """Leaves the task `in_review` with its pull request, or ended with a code. Running it again changes nothing."""
+    lease = await deps.store.lease(task_id)
+    task = await deps.store.task(task_id)
+    if task.state not in (State.VERIFYING, State.AWAITING_APPROVAL):
+        return
+    episode = await deps.store.last_episode(task_id)
+    saved = await deps.store.receipt(task_id)
+    checkpoint = await deps.store.checkpoint(task_id)
+    assert saved is not None, "publishing is due only once a receipt was saved"
+    assert checkpoint is not None, "a receipt names its checkpoint"
+    verdict = judge(saved.evidence)
+    if not isinstance(verdict, Passed) or saved.checkpoint_id != checkpoint.id:
+        await end(deps, lease, task, episode, Code.UNVERIFIED, "The newest change has no passing receipt.")
+        return
+    rules = config.parse(episode.config_text.encode() if episode.config_text is not None else None)
+    async with deps.github.repository(
+        task.installation_id, task.owner, task.name, permissions=PERMISSIONS
+    ) as repository:
+        try:
+            task = await publish(repository, task, episode, checkpoint, verdict, rules, saved.document)
+        except PublishRefused as exc:
+            await end(deps, lease, task, episode, Code.WRITE_REFUSED, str(exc))
+            return
+        done = replace(episode, code=Code.VERIFIED, detail=" ".join(verdict.reasons))
+        task = replace(task, state=State.IN_REVIEW, updated_at=deps.clock())
+        await _save(deps, lease, task, done)
+        await talk.update(deps, repository, task, done)
+
+
+async def _save(deps: Deps, lease: Lease, task: Task, episode: Episode) -> None:
+    log.info("published", task=task.id, pull_request=task.pull_request, head=task.head_sha)
+    await deps.store.save(lease, task, episode, stage=Stage.CLEANUP, now=deps.clock())
+    deps.engine.wake()
+
+
+async def publish(
+    repository: Repository,
+    task: Task,
+    episode: Episode,
+    checkpoint: Checkpoint,
+    verdict: Passed,
+    rules: Config,
+    receipt: dict[str, object],
+) -> Task:
+    """Moves the task's branch to a commit with exactly the verified tree, from the head that was expected, and opens
+    the pull request if there is none. Takes a `Passed`: there is no way here without one."""
+    branch = task.head_branch or rules.pull_request.branch.format(number=task.number)
+    head = await repository.branch(branch)
+    commit = await repository.commit(head) if head is not None else None
+    if head is None or commit is None or commit.tree != verdict.tree or commit.sha == task.base_sha:
+        if head != task.head_sha:
+            raise PublishRefused(
+                f"The branch `{branch}` is not where I left it. "
+                "Delete it, or name another under `pull_request.branch`."
+            )
+        tree = await _tree(repository, task.base_sha, checkpoint.patch)
+        if tree != verdict.tree:
+            raise PublishRefused(f"GitHub's tree is {tree}, the verified one {verdict.tree}; nothing was published.")
+        message = comment.commit_message(task, episode)
+        made = await repository.create_commit(message, tree, [task.head_sha or task.base_sha])
+        if head is None:
+            await repository.create_branch(branch, made.sha)
+        else:
+            await repository.move_branch(branch, made.sha)
+        head = made.sha
+    pull = await repository.find_pull(branch)
+    if pull is None:
+        pull = await repository.create_pull(
+            title=comment.pull_request_title(task, episode),
+            body=comment.pull_request_body(task, episode, receipt),
+            head=branch,
+            base=task.base_branch,
+            draft=rules.pull_request.draft,
+        )
+    else:
+        await repository.update_pull(pull.number, body=comment.pull_request_body(task, episode, receipt))
+    await _decorate(repository, pull.number, rules)
+    return replace(task, head_branch=branch, head_sha=head, pull_request=pull.number, pull_request_url=pull.url)
+
+
+async def _tree(repository: Repository, base: str, patch: Patch) -> str:
+    start = await repository.commit(base)
+    entries = []
+    for entry in publishable(patch):
+        sha = await repository.create_blob(entry.upload) if entry.upload is not None else None
+        entries.append(_entry(entry, sha))
+    return await repository.create_tree(start.tree, entries)
+
+
+def _entry(entry: Entry, uploaded: str | None) -> TreeEntry:
+    return TreeEntry(path=entry.path, mode=entry.mode, sha=uploaded or entry.sha, content=entry.content)
+
+
+async def _decorate(repository: Repository, number: int, rules: Config) -> None:
+    """Labels and reviewers are wishes: a label or a person that isn't there must not undo a published result."""
+    try:
+        if rules.pull_request.labels:
+            await repository.add_labels(number, rules.pull_request.labels)
+        if rules.pull_request.reviewers:
+            await repository.request_reviewers(number, rules.pull_request.reviewers)
+    except GitHubError as exc:
+        if exc.retryable:
+            raise
+        log.warning("labels or reviewers could not be set", pull_request=number, reason=str(exc))

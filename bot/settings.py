@@ -1,0 +1,102 @@
+"""The operator's settings: read from the environment once, then handed down as values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from bot.domain.errors import UserError
+
+
+class Settings(BaseSettings):
+    """Each field is the environment variable of that name in capitals; `NAME_FILE` reads it from a file instead."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore")
+
+    coder_home: Path = Path.home() / ".coder-bot"
+    """Database, lock, egress sockets."""
+    coder_database_url: str | None = None
+    """Default: SQLite in the home."""
+    coder_deployment: str = "default"
+    """Marks this deployment's sandboxes, where several share an engine."""
+    coder_sandbox: Literal["docker"] = "docker"
+    coder_image: str = "coder-bot-sandbox:latest"
+    """The image of sandboxes whose repository names none."""
+    coder_images: Annotated[frozenset[str], NoDecode] = frozenset()
+    """Further images that repositories may name, separated by commas."""
+    coder_model: str | None = None
+    """A model SPEC; default: `openai:gpt-5` when OPENAI_API_KEY is there."""
+    coder_prices: dict[str, tuple[Decimal, Decimal, Decimal]] = Field(default_factory=dict)
+    """JSON: model name to US dollars a million tokens of input, output and cached input."""
+    coder_private_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
+    """Private addresses (`host` or `host:port`, separated by commas) that sandboxes may be allowed to reach."""
+    coder_workers: int = Field(default=4, ge=1, le=64)
+    """Tasks worked on at once; each has at most two sandboxes."""
+    coder_max_lifetime: int = Field(default=4 * 3600, ge=60)
+    """Seconds a sandbox may be given by a repository."""
+    coder_max_duration: int = Field(default=2 * 3600, ge=60)
+    """Seconds of work an episode may be given by a repository."""
+    coder_max_cost: Decimal = Field(default=Decimal(20), ge=0)
+    """US dollars a task may be given by a repository."""
+    coder_max_memory: int = Field(default=8 * 1024**3, ge=64 * 1024**2)
+    """Bytes of memory a sandbox may be given by a repository."""
+    github_api_url: str = "https://api.github.com"
+    github_app_id: int | None = None
+    github_private_key: SecretStr | None = None
+    """PEM text."""
+    github_webhook_secret: SecretStr | None = None
+    openai_api_key: SecretStr | None = None
+    openai_base_url: str | None = None
+    docker_host: str = "unix:///var/run/docker.sock"
+
+    @property
+    def database_url(self) -> str:
+        return self.coder_database_url or f"sqlite+aiosqlite:///{self.coder_home / 'coder.db'}"
+
+    @property
+    def model(self) -> str | None:
+        return self.coder_model or ("openai:gpt-5" if self.openai_api_key else None)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Exact values that must never leave the process."""
+        held = (self.github_private_key, self.github_webhook_secret, self.openai_api_key)
+        return tuple(secret.get_secret_value() for secret in held if secret)
+
+
+def load(environment: Mapping[str, str] | None = None) -> Settings:
+    """The settings of this process. Raises UserError naming each variable that is wrong and what it should be."""
+    values = {name.lower(): value for name, value in (os.environ if environment is None else environment).items()}
+    known = {name: value for name, value in values.items() if name in Settings.model_fields and value != ""}
+    for name in Settings.model_fields:
+        if path := values.get(f"{name}_file"):
+            try:
+                known[name] = Path(path).read_text().strip()
+            except OSError as exc:
+                raise UserError(f"{name.upper()}_FILE can't be read: {exc.strerror}.") from exc
+    parsed: dict[str, object] = dict(known)
+    for name in ("coder_images", "coder_private_hosts"):
+        if name in known:
+            parsed[name] = frozenset(item.strip() for item in known[name].split(",") if item.strip())
+    try:
+        if "coder_prices" in known:
+            return Settings.model_validate(parsed | {"coder_prices": _json(known["coder_prices"])})
+        return Settings.model_validate(parsed)
+    except ValidationError as exc:
+        problems = "; ".join(f"{str(item['loc'][0]).upper()}: {item['msg']}" for item in exc.errors())
+        raise UserError(f"Settings are wrong: {problems}.") from exc
+
+
+def _json(text: str) -> object:
+    import json
+
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise UserError("CODER_PRICES is not JSON.") from exc

@@ -1,0 +1,123 @@
+"""What people read, for each state and end of a task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from bot.domain import comment
+from bot.domain.budget import Spend
+from bot.domain.episode import Code
+from bot.domain.task import State
+from tests.domain.test_task import in_state, started
+
+RECEIPT = {
+    "verdict": "Passed",
+    "reasons": ["3 tests passed in `tests`."],
+    "tree": "t" * 40,
+    "base": "b" * 40,
+    "checks": [
+        {"name": "tests", "exit_code": 0, "timed_out": False, "passed": 3, "failed": 0, "skipped": None},
+        {"name": "slow", "exit_code": 124, "timed_out": True, "passed": None, "failed": None, "skipped": None},
+    ],
+}
+SPENT = Spend(steps=3, tool_calls=5, tokens=12345, cost=Decimal("0.256"))
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (State.QUEUED, "Getting a sandbox ready"),
+        (State.PROVISIONING, "Getting a sandbox ready"),
+        (State.WORKING, "Working on it"),
+        (State.VERIFYING, "Verifying the change in a fresh sandbox"),
+        (State.AWAITING_APPROVAL, "/coder approve"),
+        (State.WAITING, "Waiting"),
+    ],
+)
+def test_the_live_comment_says_where_the_task_stands(state: State, words: str) -> None:
+    text = comment.status(in_state(state), started()[1], SPENT, None)
+    assert words in text
+    assert text.endswith(comment.task_marker("t1"))
+    assert "3 steps, 5 tool calls, 12,345 tokens, $0.26 · asked for by alice" in text
+
+
+def test_the_checklist_ticks_what_is_behind() -> None:
+    text = comment.status(in_state(State.VERIFYING), started()[1], SPENT, None)
+    assert text.count("- [x]") == 2
+    assert text.count("- [ ]") == 2
+
+
+def test_a_second_attempt_is_counted() -> None:
+    text = comment.status(in_state(State.WORKING), replace(started()[1], attempts=1), SPENT, RECEIPT)
+    assert "attempt 2" in text
+    assert "| `slow` | time-out | – | – | – |" in text
+
+
+def test_a_published_task_names_its_pull_request() -> None:
+    task = replace(in_state(State.IN_REVIEW), pull_request=9)
+    text = comment.status(task, replace(started()[1], code=Code.VERIFIED, attempts=1), SPENT, RECEIPT)
+    assert "Done: #9" in text
+    assert "Receipt: Passed" in text
+    assert "- [x] pull request" in text
+
+
+@pytest.mark.parametrize("code", sorted(set(Code) - {Code.VERIFIED, Code.ISSUE_CLOSED, Code.UNINSTALLED}))
+def test_every_end_says_why_and_what_to_do_next(code: Code) -> None:
+    episode = replace(started()[1], code=code, detail="It broke.\nline one\nline two", summary="What I saw.")
+    text = comment.status(in_state(State.WAITING), episode, SPENT, None)
+    assert "working" not in text.lower()
+    assert "/coder" in text
+    if code is Code.ANSWERED:
+        assert "What I saw." in text
+    else:
+        assert "It broke." in text
+        assert "line two" in text
+
+
+def test_a_stop_looks_different_from_a_failure() -> None:
+    stopped = replace(started()[1], code=Code.STOPPED, detail="Stopped by somebody.")
+    assert comment.status(in_state(State.WAITING), stopped, SPENT, None).startswith("🛑")
+    failed = replace(stopped, code=Code.CHECKS_FAILED)
+    assert comment.status(in_state(State.WAITING), failed, SPENT, None).startswith("😕")
+
+
+def test_an_ended_task_says_how() -> None:
+    task = replace(in_state(State.CLOSED), closed_reason="merged")
+    assert "Ended: merged" in comment.status(task, started()[1], replace(SPENT, cost=None), None)
+    assert "cost unknown" in comment.status(task, started()[1], replace(SPENT, cost=None), None)
+
+
+def test_a_task_in_review_whose_last_episode_failed_says_so() -> None:
+    task = replace(in_state(State.IN_REVIEW), pull_request=9)
+    text = comment.status(task, replace(started()[1], code=Code.CHECKS_FAILED, detail="No."), SPENT, None)
+    assert "No pull request (CHECKS_FAILED)" not in text
+    assert "CHECKS_FAILED" in text
+
+
+def test_the_pull_request_links_its_issue_once_and_shows_the_receipt() -> None:
+    task, episode = started()
+    episode = replace(episode, title="Mend the gap", summary="It closes #4 and greets @bob.")
+    body = comment.pull_request_body(task, episode, RECEIPT)
+    assert body.startswith("Fixes #3\n")
+    assert "closes #4" not in body
+    assert "@bob" not in body
+    assert "exit code" in body
+    assert comment.pull_request_title(task, episode) == "Mend the gap"
+    assert comment.pull_request_title(task, started()[1]) == "Fix #3: It breaks"
+    assert "See the issue." in comment.pull_request_body(task, started()[1], {**RECEIPT, "checks": []})
+    assert comment.commit_message(task, episode).startswith("Mend the gap\n\n")
+
+
+def test_answers_and_refusals_carry_their_marker() -> None:
+    assert comment.answer("guid-1", "Hello.").endswith(comment.answer_marker("guid-1"))
+    assert "@bob" in comment.refusal("bob", "write")
+    assert "line 3" in comment.config_problem(".github/coder.yml", "- line 3: no")
+
+
+def test_feedback_shows_the_failing_output_as_it_is() -> None:
+    text = comment.feedback(("`tests` failed.",), {"tests": "E  assert 1 == 2"})
+    assert "E  assert 1 == 2" in text
+    assert "submit" in text

@@ -1,0 +1,199 @@
+"""What each command and event does to a task in each state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.domain import command as commands
+from bot.domain.command import Command
+from bot.domain.episode import Code, Episode
+from bot.domain.event import Closed, Commented, Person, Repository, Uninstalled
+from bot.domain.task import STAGE_OF, Request, Stage, State, Task, Trusted, close, decide
+
+NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+REPOSITORY = Repository(id=7, owner="octo", name="r", default_branch="main", clone_url="http://h/octo/r.git")
+ALICE = Person(id=1, login="alice", is_bot=False)
+EVENT = Commented(
+    installation_id=5,
+    repository=REPOSITORY,
+    number=3,
+    is_pull_request=False,
+    title="It breaks",
+    body="Here.",
+    author=ALICE,
+    is_open=True,
+    is_locked=False,
+    comment_id=11,
+    comment_body="/coder fix",
+    commenter=ALICE,
+    created_at=NOW,
+)
+TRUSTED = Trusted(branch="main", sha="c" * 40, base_sha="c" * 40, config_text=None)
+
+
+def request(command: Command, event: Commented = EVENT) -> Request:
+    return Request(event=event, command=command, trusted=TRUSTED, task_id="t1", episode_id="e1")
+
+
+def started() -> tuple[Task, Episode]:
+    decision = decide(request(commands.Fix(text="mind the gap")), task=None, last=None, now=NOW)
+    assert decision.task is not None
+    assert decision.episode is not None
+    return decision.task, decision.episode
+
+
+def in_state(state: State) -> Task:
+    return replace(started()[0], state=state)
+
+
+def test_fix_makes_a_task_with_its_first_episode() -> None:
+    decision = decide(request(commands.Fix(text="mind the gap")), task=None, last=None, now=NOW)
+    assert decision.stage is Stage.PROVISION
+    task, episode = started()
+    assert (task.id, task.state, task.full_name, task.base_sha) == ("t1", State.QUEUED, "octo/r", "c" * 40)
+    assert (episode.number, episode.kind, episode.instruction) == (1, "fix", "mind the gap")
+    assert task.is_busy
+    assert task.is_open
+
+
+@pytest.mark.parametrize(("command", "kind"), [(commands.Ask(text="why?"), "ask"), (commands.Plan(), "plan")])
+def test_ask_and_plan_make_episodes_of_their_kind(command: Command, kind: str) -> None:
+    decision = decide(request(command), task=None, last=None, now=NOW)
+    assert decision.episode is not None
+    assert decision.episode.kind == kind
+
+
+def test_a_pull_request_of_a_person_is_declined_with_what_to_do() -> None:
+    decision = decide(request(commands.Fix(text=""), replace(EVENT, is_pull_request=True)), task=None, last=None, now=NOW)
+    assert decision.task is None
+    assert "Open an issue" in (decision.answer or "")
+
+
+@pytest.mark.parametrize("state", sorted(STAGE_OF))
+def test_a_busy_task_takes_no_second_instruction(state: State) -> None:
+    decision = decide(request(commands.Fix(text="")), task=in_state(state), last=started()[1], now=NOW)
+    assert decision.task is None
+    assert "/coder stop" in (decision.answer or "")
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.IN_REVIEW, State.AWAITING_APPROVAL])
+def test_a_resting_task_goes_on_with_its_next_episode(state: State) -> None:
+    task, first = in_state(state), started()[1]
+    decision = decide(request(commands.Fix(text="more")), task=task, last=first, now=NOW)
+    assert decision.task is not None
+    assert decision.task.id == task.id
+    assert decision.task.state is State.QUEUED
+    assert decision.episode is not None
+    assert decision.episode.number == 2
+
+
+def test_retry_repeats_the_instruction_of_a_waiting_task() -> None:
+    last = replace(started()[1], code=Code.CHECKS_FAILED)
+    decision = decide(request(commands.Retry()), task=in_state(State.WAITING), last=last, now=NOW)
+    assert decision.episode is not None
+    assert decision.episode.instruction == "mind the gap"
+    silent = decide(request(commands.Retry()), task=in_state(State.WAITING), last=replace(last, instruction=""), now=NOW)
+    assert silent.episode is not None
+    assert "where you stopped" in silent.episode.instruction
+    assert "waiting" not in (decide(request(commands.Retry()), task=None, last=None, now=NOW).answer or "")
+    refused = decide(request(commands.Retry()), task=in_state(State.WORKING), last=last, now=NOW)
+    assert "nothing to retry" in (refused.answer or "")
+
+
+@pytest.mark.parametrize("state", [*sorted(STAGE_OF), State.AWAITING_APPROVAL])
+def test_stop_ends_the_episode_and_keeps_the_task(state: State) -> None:
+    decision = decide(request(commands.Stop()), task=in_state(state), last=started()[1], now=NOW)
+    assert decision.task is not None
+    assert decision.task.state is State.WAITING
+    assert decision.stage is Stage.CLEANUP
+    assert decision.episode is not None
+    assert decision.episode.code is Code.STOPPED
+    assert "@alice" in decision.episode.detail
+
+
+@pytest.mark.parametrize(
+    ("command", "fits", "stage"),
+    [
+        (commands.Finish(), State.WORKING, None),
+        (commands.Approve(), State.AWAITING_APPROVAL, Stage.PUBLISH),
+        (commands.Stop(), State.WORKING, Stage.CLEANUP),
+    ],
+)
+def test_a_command_that_does_not_fit_the_state_is_answered(command: Command, fits: State, stage: Stage | None) -> None:
+    last = started()[1]
+    assert decide(request(command), task=in_state(fits), last=last, now=NOW).stage is stage
+    for task in (None, in_state(State.WAITING), in_state(State.IN_REVIEW)):
+        decision = decide(request(command), task=task, last=last if task else None, now=NOW)
+        assert decision.task is None
+        assert f"nothing to {command.verb}" in (decision.answer or "")
+
+
+def test_finish_marks_the_running_episode() -> None:
+    decision = decide(request(commands.Finish()), task=in_state(State.WORKING), last=started()[1], now=NOW)
+    assert decision.episode is not None
+    assert decision.episode.finishing
+
+
+def test_status_says_where_the_task_stands() -> None:
+    last = started()[1]
+
+    def said(task: Task | None, episode: Episode | None) -> str:
+        return decide(request(commands.Status()), task=task, last=episode, now=NOW).answer or ""
+
+    assert "No task" in said(None, None)
+    assert "working" in said(in_state(State.WORKING), last)
+    assert "#9" in said(replace(in_state(State.IN_REVIEW), pull_request=9), last)
+    ended = said(in_state(State.WAITING), replace(last, code=Code.NO_CHANGE, detail="Nothing to do."))
+    assert "NO_CHANGE" in ended
+    assert "Nothing to do." in ended
+
+
+@pytest.mark.parametrize("command", [commands.Help(), commands.ShowConfig()])
+def test_help_and_config_change_nothing(command: Command) -> None:
+    assert decide(request(command), task=None, last=None, now=NOW).task is None
+
+
+CLOSED = Closed(installation_id=5, repository=REPOSITORY, number=3, is_pull_request=False, merged=False, actor=ALICE)
+
+
+@pytest.mark.parametrize(
+    ("event", "state", "reason", "code"),
+    [
+        (CLOSED, State.WORKING, "issue closed", Code.ISSUE_CLOSED),
+        (replace(CLOSED, is_pull_request=True), State.IN_REVIEW, "pull request closed", Code.ISSUE_CLOSED),
+        (replace(CLOSED, is_pull_request=True, merged=True), State.IN_REVIEW, "merged", Code.ISSUE_CLOSED),
+        (Uninstalled(installation_id=5, repository_ids=None), State.WORKING, "uninstalled", Code.UNINSTALLED),
+    ],
+)
+def test_an_end_on_github_ends_the_task(
+    event: Closed | Uninstalled, state: State, reason: str, code: Code
+) -> None:
+    decision = close(event, task=in_state(state), last=started()[1], now=NOW)
+    assert decision.task is not None
+    assert (decision.task.state, decision.task.closed_reason) == (State.CLOSED, reason)
+    assert not decision.task.is_open
+    assert decision.stage is Stage.CLEANUP
+    assert decision.episode is not None
+    assert decision.episode.code is code
+
+
+def test_an_end_leaves_an_earlier_outcome_alone() -> None:
+    done = replace(started()[1], code=Code.VERIFIED)
+    decision = close(replace(CLOSED, is_pull_request=True), task=in_state(State.IN_REVIEW), last=done, now=NOW)
+    assert decision.episode == done
+    assert close(CLOSED, task=in_state(State.WORKING), last=None, now=NOW).episode is None
+
+
+def test_closing_the_issue_of_a_published_task_waits_for_its_pull_request() -> None:
+    assert close(CLOSED, task=in_state(State.IN_REVIEW), last=started()[1], now=NOW).task is None
+
+
+def test_each_code_has_one_outcome() -> None:
+    outcomes = {code: code.outcome for code in Code}
+    assert outcomes[Code.VERIFIED] == "succeeded"
+    assert outcomes[Code.CHECKS_FAILED] == "failed"
+    assert outcomes[Code.BUDGET_EXCEEDED] == "blocked"
+    assert outcomes[Code.STOPPED] == "cancelled"
