@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
 
 from bot.db import migrate
 from bot.db.store import Store
-from bot.domain.budget import Price
+from bot.domain.budget import FREE, Price
 from bot.domain.config import Ceilings
 from bot.domain.errors import UserError
 from bot.domain.redaction import Redactor
@@ -145,11 +146,11 @@ def model(settings: Settings, wanted: str | None) -> Model:
     if kind == "scripted":
         from bot.llm.scripted import ScriptedModel
 
-        return ScriptedModel(name, price=table.get("scripted"))
+        return ScriptedModel(Path(name), price=table.get("scripted", FREE))
     key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
     if key is None:
         raise UserError("OPENAI_API_KEY is not set.")
-    price = prices.lookup(name, table)
+    price = prices.lookup(name, table, base_url=settings.openai_base_url)
     if kind == "openai":
         from bot.llm.responses import ResponsesModel
 

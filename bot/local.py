@@ -81,7 +81,7 @@ async def main_job(settings: Settings, job: Job, say: Say) -> Report:
             github.grant(name, PERSON, "write")
             issue = github.open_issue(name, title=job.title, body=job.body, author=PERSON)
             own = _settings(settings, github, home, job)
-            async with app.open_bot(own) as bot, _running(bot, github):
+            async with app.open_bot(own) as bot, listening(bot, github), _working(bot):
                 say(f"local GitHub at {github.api_url}, repository {name}, issue #{issue.number}")
                 say(f"@{PERSON} comments: /coder fix")
                 await github.comment(name, issue.number, "/coder fix", author=PERSON)
@@ -114,8 +114,9 @@ def _settings(settings: Settings, github: LocalGitHub, home: Path, job: Job) -> 
 
 
 @asynccontextmanager
-async def _running(bot: Bot, github: LocalGitHub) -> AsyncIterator[None]:
-    """The bot at work behind a port of its own; whatever sandboxes it has left are ended on the way out."""
+async def listening(bot: Bot, github: LocalGitHub) -> AsyncIterator[None]:
+    """The bot's web door on a port of its own, known to the local GitHub; whatever sandboxes the bot has left are
+    ended on the way out."""
     server = uvicorn.Server(uvicorn.Config(bot.web, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
@@ -125,16 +126,24 @@ async def _running(bot: Bot, github: LocalGitHub) -> AsyncIterator[None]:
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     github.webhook_url = f"http://127.0.0.1:{port}/github/webhook"
+    try:
+        yield
+    finally:
+        await github.settled()
+        server.should_exit = True
+        await serving
+        for info in await bot.deps.provider.list():
+            await bot.deps.provider.kill(info.id)
+
+
+@asynccontextmanager
+async def _working(bot: Bot) -> AsyncIterator[None]:
     working = asyncio.create_task(bot.work())
     try:
         yield
     finally:
         working.cancel()
         await asyncio.wait([working])
-        server.should_exit = True
-        await serving
-        for info in await bot.deps.provider.list():
-            await bot.deps.provider.kill(info.id)
 
 
 async def _follow(bot: Bot, say: Say, started: float) -> tuple[Task, Episode]:

@@ -170,6 +170,8 @@ class Toolbox:
             observation = Observation(text="That is not a folder.")
         except IsADirectoryError:
             observation = Observation(text="That is not a regular file.")
+        except OSError:
+            observation = Observation(text="That file can't be used like that.")
         except ValueError:
             observation = Observation(text="Refused: that path leads out of the repository.", refused=True)
         return Observation(

@@ -6,18 +6,16 @@ import asyncio
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 from bot.domain.errors import UserError
-from bot.domain.patch import Change, Patch
+from bot.domain.patch import Change, Mode, Patch
 
 TIMEOUT_S = 120.0
-_MODES = ("100644", "100755", "120000")
 
 
 async def resolve(repo: Path, revision: str) -> str:
     """The commit a revision names."""
-    if not repo.is_dir():
-        raise UserError(f"{repo} is not a folder.")
     try:
         out = await _git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     except UserError as exc:
@@ -35,13 +33,17 @@ async def bundle(repo: Path, commit: str) -> bytes:
         # A bundle carries refs, not bare ids: the ref is made in a scratch repository that borrows the objects.
         objects = (await _git(repo, "rev-parse", "--path-format=absolute", "--git-path", "objects")).decode().strip()
         await _git(Path(scratch), "init", "-q", "--bare", ".")
-        Path(scratch, "objects", "info", "alternates").write_text(objects + "\n")
+        await asyncio.to_thread(Path(scratch, "objects", "info", "alternates").write_text, objects + "\n")
         shallow = (await _git(repo, "rev-parse", "--path-format=absolute", "--git-path", "shallow")).decode().strip()
-        if Path(shallow).exists():
-            Path(scratch, "shallow").write_bytes(Path(shallow).read_bytes())
+        await asyncio.to_thread(_copy_if_there, Path(shallow), Path(scratch, "shallow"))
         await _git(Path(scratch), "update-ref", "refs/heads/base", commit)
         await _git(Path(scratch), "bundle", "create", "-q", "out.bundle", "refs/heads/base")
-        return Path(scratch, "out.bundle").read_bytes()
+        return await asyncio.to_thread(Path(scratch, "out.bundle").read_bytes)
+
+
+def _copy_if_there(source: Path, target: Path) -> None:
+    if source.exists():
+        target.write_bytes(source.read_bytes())
 
 
 async def show(repo: Path, commit: str, path: str) -> bytes | None:
@@ -77,7 +79,9 @@ async def read_patch(repo: Path, base: str, patch: bytes) -> Patch:
         try:
             await _git(repo, "apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, env=env)
         except UserError as exc:
-            raise UserError(f"The patch does not apply to {base[:12]}. Is it a git diff against that commit?") from exc
+            raise UserError(
+                f"The patch does not apply to {base[:12]}. Is it a git diff against that commit?"
+            ) from exc
         tree = (await _git(repo, "write-tree", env=env)).decode().strip()
         raw = await _git(repo, "diff-tree", "-r", "-z", "--no-renames", "--raw", base, tree, env=env)
         fields = raw.split(b"\0")
@@ -90,9 +94,9 @@ async def read_patch(repo: Path, base: str, patch: bytes) -> Patch:
                 raise UserError(f"The name {name!r} is not UTF-8 and can't be published.") from exc
             if status == "D":
                 changes.append(Change(path=path, mode=None))
-            elif mode in _MODES:
+            elif known := [one for one in get_args(Mode) if one == mode]:
                 content = await _git(repo, "cat-file", "blob", sha, env=env)
-                changes.append(Change(path=path, mode=mode, content=content))
+                changes.append(Change(path=path, mode=known[0], content=content))
             else:
                 raise UserError(f"{path} is a submodule; submodules can't be changed.")
         return Patch.of(*changes)
@@ -101,6 +105,8 @@ async def read_patch(repo: Path, base: str, patch: bytes) -> Patch:
 async def _git(cwd: Path, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> bytes:
     # The operator's own git with the operator's own environment: this is their repository.
     wanted = [f"{name}={value}" for name, value in (env or {}).items()]
+    if not await asyncio.to_thread(cwd.is_dir):
+        raise UserError(f"{cwd} is not a folder.")
     process = await asyncio.create_subprocess_exec(
         "env",
         *wanted,

@@ -73,11 +73,14 @@ class ModelError(InfraError):
 
 
 class GitHubError(InfraError):
-    """GitHub refused or did not answer."""
+    """GitHub refused or did not answer. `retry_after_s` is set where a rate limit says how long it lasts."""
 
-    def __init__(self, message: str, *, status: int | None = None, retryable: bool = False) -> None:
+    def __init__(
+        self, message: str, *, status: int | None = None, retryable: bool = False, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message, retryable=retryable)
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class LeaseLost(InfraError):

@@ -13,7 +13,7 @@ from bot.agent.loop import Ended, Submitted
 from bot.agent.tools import Toolbox
 from bot.db.store import Store
 from bot.domain import config, detect, paths
-from bot.domain.budget import Allowance, Spend, Usage
+from bot.domain.budget import Allowance, Usage
 from bot.domain.commands_policy import Policy
 from bot.domain.config import Config
 from bot.domain.episode import Code, Episode

@@ -21,7 +21,7 @@ from bot.pipeline import talk
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
 from bot.sandbox import workspace
-from bot.sandbox.protocol import Kind, Sandbox, SandboxProvider, SandboxSpec
+from bot.sandbox.protocol import WORKSPACE, Kind, Sandbox, SandboxProvider, SandboxSpec
 from bot.sandbox.workspace import Remote, tail
 
 log = structlog.get_logger()
@@ -170,8 +170,8 @@ async def _hosts(sandbox: Sandbox, network: Sequence[str]) -> frozenset[str]:
             continue
         if entry not in _ASK:
             raise SetupFailed(f"`network.setup: [{entry}]` is not supported by this version; list its hosts instead.")
-        # From /tmp: a project's own configuration must not decide whom it may talk to.
-        asked = await sandbox.exec(_ASK[entry], cwd="/tmp", timeout_s=workspace.QUICK_S)  # noqa: S108
+        # Not from inside the repository: a project's own configuration must not decide whom it may talk to.
+        asked = await sandbox.exec(_ASK[entry], cwd=WORKSPACE, timeout_s=workspace.QUICK_S)
         found = [urlsplit(word) for word in asked.stdout.decode("utf-8", "replace").split()]
         names = {f"{url.hostname}:{url.port}" if url.port else str(url.hostname) for url in found if url.hostname}
         if not asked.ok or not names:

@@ -24,12 +24,36 @@ QUICK_S = 60.0
 LISTING_LIMIT = 64 * 1024 * 1024
 
 # Nothing a repository brings along is run or followed: no hooks, no submodules, no LFS, no strange transports.
-_CAREFUL = (
-    "-c protocol.allow=never -c protocol.https.allow=always -c protocol.http.allow=always "
-    "-c core.hooksPath=/dev/null -c core.fsmonitor=false -c submodule.recurse=false -c fetch.recurseSubmodules=false "
-    "-c filter.lfs.smudge= -c filter.lfs.process= -c filter.lfs.required=false -c gc.auto=0 -c maintenance.auto=false "
-    "-c credential.helper= -c advice.detachedHead=false"
-).split()
+_CAREFUL = [
+    "-c",
+    "protocol.allow=never",
+    "-c",
+    "protocol.https.allow=always",
+    "-c",
+    "protocol.http.allow=always",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "submodule.recurse=false",
+    "-c",
+    "fetch.recurseSubmodules=false",
+    "-c",
+    "filter.lfs.smudge=",
+    "-c",
+    "filter.lfs.process=",
+    "-c",
+    "filter.lfs.required=false",
+    "-c",
+    "gc.auto=0",
+    "-c",
+    "maintenance.auto=false",
+    "-c",
+    "credential.helper=",
+    "-c",
+    "advice.detachedHead=false",
+]
 _GIT_ENV = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",

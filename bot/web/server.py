@@ -1,4 +1,4 @@
-"""The HTTP door: a webhook is proved, recorded with what it asks for, and answered; no work happens in the request."""
+"""The HTTP door: a webhook is proved, recorded, and answered; no work happens in the request."""
 
 from __future__ import annotations
 

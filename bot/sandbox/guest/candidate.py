@@ -2,25 +2,27 @@
 
 No filter and no attribute touches the content: blobs are hashed as they are and put into the index by id."""
 
+from __future__ import annotations
+
 import base64
 import json
 import subprocess
 import sys
 
 
-def git(*args, stdin=None):
-    done = subprocess.run(["git", *args], input=stdin, stdout=subprocess.PIPE, cwd=sys.argv[1])  # noqa: S603, S607
+def git(*args: str, stdin: bytes | None = None) -> str:
+    done = subprocess.run(["git", *args], input=stdin, stdout=subprocess.PIPE, cwd=sys.argv[1])
     if done.returncode:
         sys.exit(f"git {args[0]} failed")
     return done.stdout.decode().strip()
 
 
-def main():
+def main() -> None:
     with open(sys.argv[3]) as file:
         changes = json.load(file)
     git("read-tree", sys.argv[2])
     lines = []
-    for path, mode, content in changes:
+    for path, mode, _ in changes:
         if mode is None:
             lines.append(b"0 " + b"0" * 40 + b"\t" + path.encode() + b"\0")
     for path, mode, content in changes:

@@ -9,14 +9,14 @@ import subprocess
 import sys
 
 
-def git(*args):
-    done = subprocess.run(["git", *args], stdout=subprocess.PIPE, cwd=sys.argv[1])  # noqa: S603, S607
+def git(*args: str) -> bytes:
+    done = subprocess.run(["git", *args], stdout=subprocess.PIPE, cwd=sys.argv[1])
     if done.returncode:
         sys.exit(f"git {args[0]} failed")
     return done.stdout
 
 
-def differs(full, mode, sha):
+def differs(full: str, mode: str, sha: str) -> bool:
     info = os.lstat(full)
     if mode == "120000":
         if not stat.S_ISLNK(info.st_mode):
@@ -31,7 +31,7 @@ def differs(full, mode, sha):
     return hashlib.sha1(head + content, usedforsecurity=False).hexdigest() != sha
 
 
-def main():
+def main() -> None:
     repo, tree = sys.argv[1], sys.argv[2]
     with open(os.path.join(repo, ".git", "info", "attributes"), "w") as file:
         # This file outranks every .gitattributes of the tree.

@@ -1,7 +1,9 @@
-"""Lists what a work tree holds beyond its base commit, as JSON: usage `collect.py REPO BASE MAX_FILES MAX_BYTES OUT`.
+"""Lists what a work tree holds beyond its base commit, as JSON.
 
-Git only proposes here: this runs beside whatever the task's own commands left behind. Base's ignore rules decide which
+Usage: `collect.py REPO BASE MAX_FILES MAX_BYTES OUT`. Git only proposes here: this runs beside whatever the task's own commands left behind. Base's ignore rules decide which
 new files belong to the patch, so that a changed .gitignore hides nothing and uncovers nothing."""
+
+from __future__ import annotations
 
 import base64
 import hashlib
@@ -11,17 +13,18 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 
 
-def git(*args, stdin=None, cwd=None):
+def git(*args: str, stdin: bytes | None = None, cwd: bytes | str | None = None) -> bytes:
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *args]
-    done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, cwd=cwd)  # noqa: S603
+    done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, cwd=cwd)
     if done.returncode not in (0, 1):
         sys.exit(f"git {args[0]} failed")
     return done.stdout
 
 
-def base_files(repo, base):
+def base_files(repo: bytes, base: str) -> dict[bytes, tuple[str, str, str]]:
     found = {}
     for line in git("ls-tree", "-r", "-z", base, cwd=repo).split(b"\0"):
         if line:
@@ -31,7 +34,7 @@ def base_files(repo, base):
     return found
 
 
-def walk(repo):
+def walk(repo: bytes) -> Iterator[bytes]:
     todo = [b""]
     while todo:
         folder = todo.pop()
@@ -48,7 +51,7 @@ def walk(repo):
                 yield path
 
 
-def ignored(repo, base, tree, paths):
+def ignored(repo: bytes, tree: dict[bytes, tuple[str, str, str]], paths: list[bytes]) -> set[bytes]:
     if not paths:
         return set()
     with tempfile.TemporaryDirectory() as scratch:
@@ -63,7 +66,7 @@ def ignored(repo, base, tree, paths):
     return set(out.split(b"\0"))
 
 
-def state(path):
+def state(path: bytes) -> tuple[str, bytes] | None:
     info = os.lstat(path)
     if stat.S_ISLNK(info.st_mode):
         return "120000", os.readlink(path)
@@ -73,16 +76,16 @@ def state(path):
         return ("100755" if info.st_mode & 0o100 else "100644"), file.read()
 
 
-def blob_id(content):
+def blob_id(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def main():
+def main() -> None:
     repo, base, out = os.fsencode(sys.argv[1]), sys.argv[2], sys.argv[5]
     max_files, max_bytes = int(sys.argv[3]), int(sys.argv[4])
     tree = base_files(repo, base)
     present = sorted(walk(repo))
-    skip = ignored(repo, base, tree, [path for path in present if path not in tree])
+    skip = ignored(repo, tree, [path for path in present if path not in tree])
     changes, size, problem = [], 0, None
     for path in present:
         known = tree.get(path)
@@ -109,17 +112,17 @@ def main():
     changes += [(path, None, b"") for path in gone]
     if problem is None and len(changes) > max_files:
         problem = f"more than {max_files} files"
-    document = {"problem": problem, "changes": []}
+    listed: list[list[str | None]] = []
     if problem is None:
         for path, mode, content in changes:
             try:
                 name = path.decode("utf-8")
             except UnicodeDecodeError:
-                document["problem"] = f"the name {path!r} is not UTF-8"
+                problem = f"the name {path!r} is not UTF-8"
                 break
-            document["changes"].append([name, mode, base64.b64encode(content).decode()])
+            listed.append([name, mode, base64.b64encode(content).decode()])
     with open(out, "w") as file:
-        json.dump(document, file)
+        json.dump({"problem": problem, "changes": listed}, file)
 
 
 main()

@@ -1,0 +1,136 @@
+"""Strangers' text as Markdown that does nothing but be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bot.domain.invisible import clean
+
+_BREAK = "\u200b"
+"""Put inside whatever GitHub would act on: the text reads the same, in and outside code, and nothing acts on it."""
+
+# An insertion that is right in every context needs no Markdown parser that agrees with GitHub's on what is code.
+_DEFUSED: tuple[tuple[re.Pattern[str], str], ...] = (
+    # `&#64;octocat` is decoded before GitHub looks for mentions.
+    (re.compile(r"&(?=#?[A-Za-z0-9]{1,32};)"), f"&{_BREAK}"),
+    # Only a letter or digit before the sign makes it an address: `_x_@octocat` is a mention.
+    (re.compile(r"(?<![A-Za-z0-9])@(?=[A-Za-z0-9])"), f"@{_BREAK}"),
+    (re.compile(r"<(?=[A-Za-z/!?])"), f"<{_BREAK}"),
+    (re.compile(r"--(?=!?>)"), f"--{_BREAK}"),
+    # An image is fetched as soon as somebody looks; a link waits for a click.
+    (re.compile(r"!(?=\[)"), f"!{_BREAK}"),
+    # The first line of a comment may be a command to somebody else's bot.
+    (re.compile(r"^([ \t]*)/(?=[A-Za-z])", re.MULTILINE), rf"\1/{_BREAK}"),
+)
+# https://docs.github.com/issues/tracking-your-work-with-issues/using-issues/linking-a-pull-request-to-an-issue
+_CLOSING = re.compile(
+    r"\b(c|f|r)(lose[sd]?|ix(?:es|ed)?|esolve[sd]?)(?=[\W_]{1,12}"
+    r"(?:(?:[\w.-]{1,100}/[\w.-]{1,100})?#\d|gh-\d|[^\s\]]{0,80}\]\(|https?://))",
+    re.IGNORECASE,
+)
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_RUN = re.compile(r"`+")
+_OPENING = re.compile(r"( {0,3}(?:(?:[-+*]|\d{1,9}[.)]) {1,4})*)(`{3,}(?=[^`]*$)|~{3,})")
+_DETAILS = re.compile(r"<(/?)details\b", re.IGNORECASE)
+_NEAR = 400
+"""A cut this close behind a line end is made at the line end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fence:
+    """An open fenced code block. `column` is where the text of its list item begins, 0 outside lists."""
+
+    mark: str
+    column: int
+
+
+def step(fence: Fence | None, line: str) -> tuple[Fence | None, bool]:
+    """The fence that is open after this line, and whether the line belongs to a fenced block, its marks included."""
+    if fence is not None:
+        text = line.strip()
+        indent = len(line) - len(line.lstrip(" "))
+        if not text or indent >= fence.column:
+            closes = len(text) >= len(fence.mark) and not text.strip(fence.mark[0]) and indent < fence.column + 4
+            return (None if closes else fence), True
+    opening = _OPENING.match(line)
+    if opening is None:
+        return None, False
+    return Fence(mark=opening[2], column=len(opening[1]) if opening[1].strip() else 0), True
+
+
+def fence(text: str, info: str = "") -> str:
+    """The text as one code block that nothing in the text can end. Terminal colours and invisible characters go."""
+    shown = clean(_ANSI.sub("", text)).strip("\n")
+    mark = "`" * max(3, 1 + max(map(len, _RUN.findall(shown)), default=0))
+    return f"{mark}{info}\n{shown}\n{mark}"
+
+
+def defuse(text: str) -> str:
+    """Prose of a model or a stranger, safe inside our comment: it mentions nobody, closes no issue, holds no HTML and
+    no image, gives no other bot a command, and leaves no code block open. It reads the same as before."""
+    text = _disarmed(clean(text))
+    for pattern, safe in _DEFUSED:
+        text = pattern.sub(safe, text)
+    return text + "".join(f"\n{closer}" for _, closer in reversed(_open(text)))
+
+
+def one_line(text: str, limit: int) -> str:
+    """The text as a title or the first line of a commit message: one line of at most `limit` characters that mentions
+    nobody and closes no issue."""
+    line = " ".join(clean(text).split())
+    for _ in range(2):
+        shown = _disarmed(line).replace("@", f"@{_BREAK}")
+        if len(shown) <= limit:
+            return shown
+        line = line[: max(0, limit - 1 - (len(shown) - len(line)))].rstrip() + "…"
+    return shown[:limit]
+
+
+def truncate(text: str, limit: int, note: str) -> str:
+    """The text if it has at most `limit` characters; else its beginning, code blocks and `<details>` closed, and the
+    note."""
+    if len(text) <= limit:
+        return text
+    tail = f"\n\n… *{note}*"
+    kept = text[: max(0, limit - len(tail))]
+    while True:
+        open_blocks = _open(kept)
+        closers = "".join(f"\n{closer}" for _, closer in reversed(open_blocks))
+        room = limit - len(tail) - len(closers)
+        if len(kept) <= room:
+            return (kept + closers + tail)[:limit]
+        # Dropping the innermost block whole makes room when what closes the blocks is itself too long.
+        start = open_blocks[-1][0]
+        kept = kept[:start] if room <= start else _cut(kept, room)
+
+
+def _cut(text: str, limit: int) -> str:
+    line_end = text.rfind("\n", limit - _NEAR, limit)
+    return text[: line_end if line_end > 0 else limit]
+
+
+def _disarmed(text: str) -> str:
+    return _CLOSING.sub(rf"\1{_BREAK}\2", text)
+
+
+def _open(text: str) -> list[tuple[int, str]]:
+    """The blocks still open at the end of a text: where each begins, and the line that closes it."""
+    blocks: list[tuple[int, str]] = []
+    fence: Fence | None = None
+    fence_at = at = 0
+    for line in text.split("\n"):
+        before = fence
+        fence, inside = step(fence, line)
+        if fence is not None and fence is not before:
+            fence_at = at
+        if not inside:
+            for tag in _DETAILS.finditer(line):
+                if not tag[1]:
+                    blocks.append((at + tag.start(), "\n</details>"))
+                elif blocks:
+                    blocks.pop()
+        at += len(line) + 1
+    if fence is not None:
+        blocks.append((fence_at, " " * fence.column + fence.mark))
+    return blocks

@@ -1,0 +1,495 @@
+"""The calls we make on one repository: GitHub's answers as small values of ours."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, RootModel
+
+from bot.domain.errors import GitHubError, UserError
+from bot.domain.event import Person
+from bot.domain.patch import Mode
+from bot.github.http import Session, Shape, read, route
+from bot.github.webhook import GHOST
+
+COMMENTS_LIMIT = 500
+"""Comments read of one conversation, the newest ones."""
+FILE_LIMIT = 1_000_000
+"""Bytes of the largest file read through the API."""
+
+_PAGE = 100
+
+Level = Literal["admin", "write", "read", "none"]
+Reaction = Literal["+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"]
+ShapeT = TypeVar("ShapeT", bound=BaseModel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Permission:
+    """What somebody may do. `level` is GitHub's coarse one (maintain shows as write, triage as read); `role` is the
+    exact or custom role's name."""
+
+    level: Level
+    role: str
+
+    def allows(self, wanted: Literal["write", "maintain", "admin"]) -> bool:
+        """A custom role counts as the level it was built on."""
+        match wanted:
+            case "write":
+                return self.level in ("write", "admin")
+            case "maintain":
+                return self.level == "admin" or (self.level == "write" and self.role == "maintain")
+            case "admin":
+                return self.level == "admin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositoryInfo:
+    id: int
+    full_name: str
+    default_branch: str
+    clone_url: str
+    private: bool
+    archived: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    sha: str
+    tree: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issue:
+    """An issue, or a pull request seen as one."""
+
+    number: int
+    title: str
+    body: str
+    author: Person
+    state: Literal["open", "closed"]
+    locked: bool
+    updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class IssueComment:
+    """A comment of the conversation. `by_this_app` says that our App itself wrote it."""
+
+    id: int
+    body: str
+    author: Person
+    created_at: datetime
+    updated_at: datetime
+    by_this_app: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeEntry:
+    """A path's new state in a tree: an object that is there already (`sha`), or text that GitHub makes one of
+    (`content`). With neither, the path is deleted."""
+
+    path: str
+    mode: Mode | None
+    sha: str | None = None
+    content: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pull:
+    number: int
+    url: str
+    head_sha: str
+    head_branch: str
+    base: str
+    state: Literal["open", "closed"]
+
+
+class Repository:
+    """One repository, by its names and a session whose token is good for it. Every failure is a `GitHubError` that
+    names what was asked for; `retryable` there says whether asking again may help."""
+
+    def __init__(
+        self, session: Session, owner: str, name: str, *, app_id: int, app_login: Callable[[], Awaitable[str]]
+    ) -> None:
+        self._session = session
+        self._owner = owner
+        self._name = name
+        self._app_id = app_id
+        self._app_login = app_login
+
+    @property
+    def full_name(self) -> str:
+        return f"{self._owner}/{self._name}"
+
+    async def info(self) -> RepositoryInfo:
+        found = await self._get(_Repository, f"the repository {self.full_name}", [])
+        return RepositoryInfo(
+            id=found.id,
+            full_name=found.full_name,
+            default_branch=found.default_branch,
+            clone_url=found.clone_url,
+            private=found.private,
+            archived=found.archived,
+        )
+
+    async def permission(self, login: str) -> Permission:
+        """What GitHub lets that person do here. Whom it doesn't know as a person (a 404: Apps, deleted accounts) may
+        do nothing."""
+        segments = ("collaborators", login, "permission")
+        found = await self._find(_Permission, f"the permission of @{login} in {self.full_name}", segments)
+        if found is None:
+            return Permission(level="none", role="none")
+        return Permission(level=found.permission, role=found.role_name or found.permission)
+
+    async def head(self, branch: str) -> Commit:
+        """The commit a branch points to; a branch that isn't there is a 404."""
+        found = await self._get(_Ref, f"the branch `{branch}` of {self.full_name}", _ref("ref", branch))
+        return await self.commit(found.object.sha)
+
+    async def branch(self, name: str) -> str | None:
+        """The commit a branch of exactly that name points to, None where there is no such branch."""
+        found = await self._find(_Ref, f"the branch `{name}` of {self.full_name}", _ref("ref", name))
+        return found.object.sha if found else None
+
+    async def commit(self, sha: str) -> Commit:
+        found = await self._get(_Commit, f"the commit {sha} of {self.full_name}", ["git", "commits", sha])
+        return Commit(sha=found.sha, tree=found.tree.sha)
+
+    async def read_file(self, path: str, ref: str) -> bytes | None:
+        """The content of a regular file at a commit, None where nothing has that path. What is no regular file there,
+        on the way too, is a UserError that names it. The way goes through the trees because GitHub's contents API
+        quietly follows a symbolic link: the file read would not be the file protected."""
+        *folders, name = path.split("/")
+        tree = ref
+        for depth, folder in enumerate(folders, 1):
+            entry = await self._entry(tree, folder)
+            if entry is None or entry.mode in _FILES:
+                return None
+            if entry.mode != _FOLDER:
+                raise self._no_file("/".join(folders[:depth]), entry)
+            tree = entry.sha
+        entry = await self._entry(tree, name)
+        if entry is None:
+            return None
+        if entry.mode not in _FILES:
+            raise self._no_file(path, entry)
+        if (entry.size or 0) > FILE_LIMIT:
+            raise UserError(f"`{path}` in {self.full_name} is larger than {FILE_LIMIT:,} bytes.")
+        about = f"the file `{path}` of {self.full_name}"
+        found = await self._get(_File, about, ["contents", *path.split("/")], ref=ref)
+        try:
+            return base64.b64decode(found.content)
+        except (binascii.Error, ValueError) as exc:
+            raise GitHubError(f"GitHub's answer for {about} is not base64.") from exc
+
+    async def issue(self, number: int) -> Issue:
+        found = await self._issue(number)
+        return Issue(
+            number=found.number,
+            title=found.title,
+            body=found.body or "",
+            author=_person(found.user),
+            state=found.state,
+            locked=found.locked,
+            updated_at=found.updated_at,
+        )
+
+    async def comments(self, number: int) -> list[IssueComment]:
+        """The conversation in its order; of a very long one the newest `COMMENTS_LIMIT`, or a few more."""
+        count = (await self._issue(number)).comments
+        page = 1 + max(0, count - COMMENTS_LIMIT) // _PAGE
+        last = page + COMMENTS_LIMIT // _PAGE
+        found: list[_Comment] = []
+        while page <= last:
+            segments = ("issues", number, "comments")
+            part = await self._get(
+                _Comments, f"the comments of {self.full_name}#{number}", segments, per_page=_PAGE, page=page
+            )
+            found += part.root
+            if len(part.root) < _PAGE:
+                break
+            page += 1
+        return [await self._comment(comment) for comment in found]
+
+    async def find_comment(self, number: int, marker: str) -> int | None:
+        """The first comment that our App wrote with that marker in it; what others write with it is no match."""
+        for comment in await self.comments(number):
+            if comment.by_this_app and marker in comment.body:
+                return comment.id
+        return None
+
+    async def create_comment(self, number: int, body: str) -> int:
+        segments = ("issues", number, "comments")
+        return (await self._post(_Numbered, f"a comment on {self.full_name}#{number}", segments, {"body": body})).id
+
+    async def update_comment(self, comment_id: int, body: str) -> None:
+        segments = ("issues", "comments", comment_id)
+        await self._call("PATCH", f"the comment {comment_id} in {self.full_name}", segments, json={"body": body})
+
+    async def react(self, comment_id: int, content: Reaction) -> None:
+        """Doing it twice leaves one reaction."""
+        segments = ("issues", "comments", comment_id, "reactions")
+        await self._call(
+            "POST", f"a reaction to the comment {comment_id} in {self.full_name}", segments, json={"content": content}
+        )
+
+    async def create_branch(self, name: str, sha: str) -> None:
+        """A name that is taken, or that is in the way of another branch's, is a 422."""
+        body = {"ref": f"refs/heads/{name}", "sha": sha}
+        await self._call("POST", f"a new branch `{name}` in {self.full_name}", ["git", "refs"], json=body)
+
+    async def move_branch(self, name: str, sha: str) -> None:
+        """Forward only: a commit that does not descend from the branch's head is a 422, and the branch stays."""
+        about = f"moving the branch `{name}` of {self.full_name}"
+        await self._call("PATCH", about, _ref("refs", name), json={"sha": sha, "force": False})
+
+    async def delete_branch(self, name: str) -> None:
+        """A branch that isn't there is a 422."""
+        await self._call("DELETE", f"deleting the branch `{name}` of {self.full_name}", _ref("refs", name))
+
+    async def create_blob(self, content: bytes) -> str:
+        body = {"content": base64.b64encode(content).decode(), "encoding": "base64"}
+        return (await self._post(_Object, f"a blob in {self.full_name}", ["git", "blobs"], body)).sha
+
+    async def create_tree(self, base_tree: str, entries: Sequence[TreeEntry]) -> str:
+        """The tree that `base_tree` becomes with these entries."""
+        body = {"base_tree": base_tree, "tree": [_tree_entry(entry) for entry in entries]}
+        return (await self._post(_Object, f"a tree in {self.full_name}", ["git", "trees"], body)).sha
+
+    async def create_commit(self, message: str, tree: str, parents: Sequence[str]) -> Commit:
+        """No author and no committer are given: GitHub then names the App, and signs for it."""
+        body = {"message": message, "tree": tree, "parents": list(parents)}
+        made = await self._post(_Commit, f"a commit in {self.full_name}", ["git", "commits"], body)
+        return Commit(sha=made.sha, tree=made.tree.sha)
+
+    async def find_pull(self, head_branch: str) -> Pull | None:
+        """The open pull request from that branch of this repository; one from a fork's branch of that name is not."""
+        about = f"the pull request of the branch `{head_branch}` in {self.full_name}"
+        params = {"state": "open", "head": f"{self._owner}:{head_branch}"}
+        for pull in (await self._get(_Pulls, about, ["pulls"], **params)).root:
+            if pull.head.ref == head_branch and pull.head.repo is not None and pull.head.repo == pull.base.repo:
+                return pull.value()
+        return None
+
+    async def pull(self, number: int) -> Pull:
+        return (await self._get(_Pull, f"the pull request {self.full_name}#{number}", ("pulls", number))).value()
+
+    async def create_pull(self, *, title: str, body: str, head: str, base: str, draft: bool = False) -> Pull:
+        """One that is open already for that branch, or a branch without a change, is a 422."""
+        asked = {"title": title, "body": body, "head": head, "base": base, "draft": draft}
+        return (
+            await self._post(_Pull, f"a pull request for the branch `{head}` in {self.full_name}", ["pulls"], asked)
+        ).value()
+
+    async def update_pull(self, number: int, *, title: str | None = None, body: str | None = None) -> None:
+        """What is None stays as it is."""
+        asked = {key: value for key, value in (("title", title), ("body", body)) if value is not None}
+        await self._call("PATCH", f"the pull request {self.full_name}#{number}", ("pulls", number), json=asked)
+
+    async def add_labels(self, number: int, labels: Sequence[str]) -> None:
+        segments = ("issues", number, "labels")
+        await self._call("POST", f"labels on {self.full_name}#{number}", segments, json={"labels": list(labels)})
+
+    async def request_reviewers(self, number: int, logins: Sequence[str]) -> None:
+        """Somebody who may not review here is a 422, and then nobody is asked."""
+        segments = ("pulls", number, "requested_reviewers")
+        await self._call(
+            "POST", f"reviewers of {self.full_name}#{number}", segments, json={"reviewers": list(logins)}
+        )
+
+    async def _issue(self, number: int) -> _Issue:
+        return await self._get(_Issue, f"the issue {self.full_name}#{number}", ("issues", number))
+
+    async def _entry(self, tree: str, name: str) -> _Entry | None:
+        found = await self._get(_Tree, f"the tree {tree} of {self.full_name}", ["git", "trees", tree])
+        entry = next((entry for entry in found.tree if entry.path == name), None)
+        if entry is None and found.truncated:
+            raise GitHubError(f"GitHub's answer for the tree {tree} of {self.full_name} is not complete.")
+        return entry
+
+    def _no_file(self, path: str, entry: _Entry) -> UserError:
+        kinds = {_FOLDER: "a folder", "120000": "a symbolic link", "160000": "a submodule"}
+        kind = kinds.get(entry.mode, "something else")
+        return UserError(f"`{path}` in {self.full_name} is {kind}; put a regular file there.")
+
+    async def _comment(self, comment: _Comment) -> IssueComment:
+        return IssueComment(
+            id=comment.id,
+            body=comment.body or "",
+            author=_person(comment.user),
+            created_at=comment.created_at,
+            updated_at=comment.updated_at,
+            by_this_app=await self._is_ours(comment),
+        )
+
+    async def _is_ours(self, comment: _Comment) -> bool:
+        """By the App's id where GitHub says through which App the comment came, for an id outlives a rename; else by
+        the App's own account, whose name no person can take. The id alone would not do: it is also on what a person
+        writes through the App with a token of their own."""
+        author = _person(comment.user)
+        if not author.is_bot:
+            return False
+        if comment.performed_via_github_app is not None:
+            return comment.performed_via_github_app.id == self._app_id
+        return author.login == await self._app_login()
+
+    async def _get(
+        self, shape: type[ShapeT], about: str, segments: Sequence[str | int], **params: str | int
+    ) -> ShapeT:
+        content = await self._call("GET", about, segments, params=params or None)
+        return read(shape, content, about)
+
+    async def _find(self, shape: type[ShapeT], about: str, segments: Sequence[str | int]) -> ShapeT | None:
+        try:
+            return await self._get(shape, about, segments)
+        except GitHubError as exc:
+            if exc.status == 404:
+                return None
+            raise
+
+    async def _post(self, shape: type[ShapeT], about: str, segments: Sequence[str | int], body: Any) -> ShapeT:
+        content = await self._call("POST", about, segments, json=body)
+        return read(shape, content, about)
+
+    async def _call(
+        self,
+        method: Literal["GET", "POST", "PATCH", "DELETE"],
+        about: str,
+        segments: Sequence[str | int],
+        *,
+        json: Any = None,
+        params: Mapping[str, str | int] | None = None,
+    ) -> bytes:
+        path = route("repos", self._owner, self._name, *segments)
+        return await self._session.call(method, path, about, json=json, params=params)
+
+
+_FILES = ("100644", "100755")
+_FOLDER = "040000"
+
+
+class _Object(Shape):
+    sha: str
+
+
+class _Numbered(Shape):
+    id: int
+
+
+class _User(Shape):
+    id: int
+    login: str
+    type: str = "User"
+
+
+class _Repository(Shape):
+    id: int
+    full_name: str
+    default_branch: str
+    clone_url: str
+    private: bool
+    archived: bool = False
+
+
+class _Permission(Shape):
+    permission: Level
+    role_name: str | None = None
+
+
+class _Ref(Shape):
+    object: _Object
+
+
+class _Commit(Shape):
+    sha: str
+    tree: _Object
+
+
+class _Entry(Shape):
+    path: str
+    mode: str
+    sha: str
+    size: int | None = None
+
+
+class _Tree(Shape):
+    tree: list[_Entry]
+    truncated: bool = False
+
+
+class _File(Shape):
+    content: str
+    encoding: Literal["base64"]
+
+
+class _Issue(Shape):
+    number: int
+    title: str
+    body: str | None = None
+    user: _User | None = None
+    state: Literal["open", "closed"]
+    locked: bool = False
+    comments: int
+    updated_at: AwareDatetime
+
+
+class _Comment(Shape):
+    id: int
+    body: str | None = None
+    user: _User | None = None
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+    performed_via_github_app: _Numbered | None = None
+
+
+class _Comments(RootModel[list[_Comment]]):
+    pass
+
+
+class _Side(Shape):
+    ref: str
+    sha: str
+    repo: _Numbered | None = None
+
+
+class _Pull(Shape):
+    number: int
+    html_url: str
+    state: Literal["open", "closed"]
+    head: _Side
+    base: _Side
+
+    def value(self) -> Pull:
+        return Pull(
+            number=self.number,
+            url=self.html_url,
+            head_sha=self.head.sha,
+            head_branch=self.head.ref,
+            base=self.base.ref,
+            state=self.state,
+        )
+
+
+class _Pulls(RootModel[list[_Pull]]):
+    pass
+
+
+def _person(user: _User | None) -> Person:
+    return Person(id=user.id, login=user.login, is_bot=user.type == "Bot") if user else GHOST
+
+
+def _ref(kind: Literal["ref", "refs"], branch: str) -> list[str]:
+    return ["git", kind, "heads", *branch.split("/")]
+
+
+def _tree_entry(entry: TreeEntry) -> dict[str, str | None]:
+    said: dict[str, str | None] = {"path": entry.path, "mode": entry.mode or "100644", "type": "blob"}
+    if entry.content is not None:
+        return {**said, "content": entry.content}
+    return {**said, "sha": entry.sha}

@@ -1,0 +1,233 @@
+"""Proves that a delivery comes from GitHub, and reads strangers' JSON into our events; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from bot.domain.errors import UserError
+from bot.domain.event import Closed, Commented, Event, Ignored, Person, Repository, Uninstalled
+
+TITLE_LIMIT = 512
+"""Characters kept of a title; GitHub allows 256 today."""
+
+GHOST = Person(id=10137, login="ghost", is_bot=False)
+"""Who GitHub shows in place of a deleted account."""
+
+
+class Malformed(UserError):
+    """The body is not what GitHub sends for that event."""
+
+
+def verify(secret: str, body: bytes, signature: str | None) -> bool:
+    """Whether `X-Hub-Signature-256` was made over exactly these bytes with this secret. Whatever the header holds,
+    this answers and never raises; an empty secret proves nothing, so with one nobody is let in."""
+    if not secret or signature is None or not signature.isascii():
+        return False
+    # A secret from the environment that is not UTF-8 arrives escaped; this gives back the bytes that were set.
+    digest = hmac.new(secret.encode("utf-8", "surrogateescape"), body, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(f"sha256={digest}".encode(), signature.encode())
+
+
+def parse(event: str, body: bytes) -> Event:
+    """What a proved delivery says. Events and actions we have no use for are `Ignored`, and so are those we can't act
+    on; a body that is no JSON object, or a known event of the wrong shape, raises `Malformed`."""
+    delivery = _read(_Delivery, event, body)
+    action = delivery.action if isinstance(delivery.action, str) else ""
+    reader = _READERS.get((event, action))
+    if reader is None:
+        return Ignored(reason=f"{event}.{action[:TITLE_LIMIT]} is not used" if action else f"{event} is not used")
+    if delivery.installation is None:
+        return Ignored(reason=f"{event} names no installation: it comes from a webhook that is not the App's")
+    return reader(event, body)
+
+
+Id = Annotated[int, Field(ge=1, lt=2**63)]
+"""GitHub's numbers fit the databases' integers; a larger one is no number of GitHub's."""
+
+Text = Annotated[str, AfterValidator(lambda text: text.replace("\0", "\N{REPLACEMENT CHARACTER}"))]
+"""A NUL is not text: Postgres refuses it."""
+
+
+class _Payload(BaseModel):
+    """Takes what we need and no more: old servers and new fields must not break us."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+P = TypeVar("P", bound=_Payload)
+
+
+class _Delivery(_Payload):
+    """What every payload may hold, of whatever type: what isn't used must not be judged."""
+
+    action: object = None
+    installation: object = None
+
+
+class _User(_Payload):
+    id: Id
+    login: Text
+    type: str = "User"
+
+    def person(self) -> Person:
+        return Person(id=self.id, login=self.login, is_bot=self.type == "Bot")
+
+
+class _Owner(_Payload):
+    login: Text
+
+
+class _Repository(_Payload):
+    id: Id
+    name: Text
+    owner: _Owner
+    default_branch: Text
+    clone_url: Text
+
+    def value(self) -> Repository:
+        return Repository(
+            id=self.id,
+            owner=self.owner.login,
+            name=self.name,
+            default_branch=self.default_branch,
+            clone_url=self.clone_url,
+        )
+
+
+class _Issue(_Payload):
+    number: Id
+    title: Text
+    body: Text | None = None
+    user: _User | None = None
+    state: str
+    locked: bool = False
+    pull_request: dict[str, object] | None = None
+
+
+class _Comment(_Payload):
+    id: Id
+    body: Text | None = None
+    user: _User | None = None
+    created_at: AwareDatetime
+
+
+class _ClosedIssue(_Payload):
+    number: Id
+
+
+class _ClosedPullRequest(_Payload):
+    number: Id
+    merged: bool | None = None
+
+
+class _Numbered(_Payload):
+    """Something of which only the number counts: an installation, a repository."""
+
+    id: Id
+
+
+class _Event(_Payload):
+    installation: _Numbered
+
+
+class _IssueComment(_Event):
+    repository: _Repository
+    issue: _Issue
+    comment: _Comment
+
+
+class _Issues(_Event):
+    repository: _Repository
+    issue: _ClosedIssue
+    sender: _User | None = None
+
+
+class _PullRequests(_Event):
+    repository: _Repository
+    pull_request: _ClosedPullRequest
+    sender: _User | None = None
+
+
+class _InstallationRepositories(_Event):
+    repositories_removed: list[_Numbered]
+
+
+def _read(shape: type[P], event: str, body: bytes) -> P:
+    try:
+        return shape.model_validate_json(body)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"][:8]) or "the body"
+        raise Malformed(f"The payload of {event} is not what GitHub sends: {where} is wrong.") from exc
+
+
+def _commented(event: str, body: bytes) -> Event:
+    said = _read(_IssueComment, event, body)
+    if said.comment.user is None:
+        return Ignored(reason="the commenter's account is deleted")
+    issue = said.issue
+    return Commented(
+        installation_id=said.installation.id,
+        repository=said.repository.value(),
+        number=issue.number,
+        is_pull_request=issue.pull_request is not None,
+        title=issue.title[:TITLE_LIMIT],
+        body=issue.body or "",
+        author=issue.user.person() if issue.user else GHOST,
+        is_open=issue.state == "open",
+        is_locked=issue.locked,
+        comment_id=said.comment.id,
+        comment_body=said.comment.body or "",
+        commenter=said.comment.user.person(),
+        created_at=said.comment.created_at,
+    )
+
+
+def _issue_closed(event: str, body: bytes) -> Event:
+    said = _read(_Issues, event, body)
+    return Closed(
+        installation_id=said.installation.id,
+        repository=said.repository.value(),
+        number=said.issue.number,
+        is_pull_request=False,
+        merged=False,
+        actor=said.sender.person() if said.sender else GHOST,
+    )
+
+
+def _pull_request_closed(event: str, body: bytes) -> Event:
+    said = _read(_PullRequests, event, body)
+    return Closed(
+        installation_id=said.installation.id,
+        repository=said.repository.value(),
+        number=said.pull_request.number,
+        is_pull_request=True,
+        merged=said.pull_request.merged is True,
+        actor=said.sender.person() if said.sender else GHOST,
+    )
+
+
+def _uninstalled(event: str, body: bytes) -> Event:
+    said = _read(_Event, event, body)
+    return Uninstalled(installation_id=said.installation.id, repository_ids=None)
+
+
+def _repositories_removed(event: str, body: bytes) -> Event:
+    said = _read(_InstallationRepositories, event, body)
+    removed = tuple(repository.id for repository in said.repositories_removed)
+    return Uninstalled(installation_id=said.installation.id, repository_ids=removed)
+
+
+_READERS: dict[tuple[str, str], Callable[[str, bytes], Event]] = {
+    ("issue_comment", "created"): _commented,
+    ("issues", "closed"): _issue_closed,
+    ("pull_request", "closed"): _pull_request_closed,
+    ("installation", "deleted"): _uninstalled,
+    ("installation", "suspend"): _uninstalled,
+    ("installation_repositories", "removed"): _repositories_removed,
+}
