@@ -132,7 +132,7 @@ async def check_out_exactly(sandbox: Sandbox, tree: str) -> None:
     """Puts a tree's files there byte for byte, whatever attributes say, and proves it by hashing them again."""
     result = await _python(sandbox, "checkout", REPO, tree)
     if not result.ok:
-        raise InfraError(f"The tree {tree} could not be checked out exactly.")
+        raise InfraError(f"The tree {tree} could not be checked out exactly: {tail(result, 200)}")
 
 
 async def listing(sandbox: Sandbox, commit: str) -> tuple[TreeEntry, ...]:

@@ -67,7 +67,9 @@ def test_ask_and_plan_make_episodes_of_their_kind(command: Command, kind: str) -
 
 
 def test_a_pull_request_of_a_person_is_declined_with_what_to_do() -> None:
-    decision = decide(request(commands.Fix(text=""), replace(EVENT, is_pull_request=True)), task=None, last=None, now=NOW)
+    decision = decide(
+        request(commands.Fix(text=""), replace(EVENT, is_pull_request=True)), task=None, last=None, now=NOW
+    )
     assert decision.task is None
     assert "Open an issue" in (decision.answer or "")
 
@@ -95,7 +97,9 @@ def test_retry_repeats_the_instruction_of_a_waiting_task() -> None:
     decision = decide(request(commands.Retry()), task=in_state(State.WAITING), last=last, now=NOW)
     assert decision.episode is not None
     assert decision.episode.instruction == "mind the gap"
-    silent = decide(request(commands.Retry()), task=in_state(State.WAITING), last=replace(last, instruction=""), now=NOW)
+    silent = decide(
+        request(commands.Retry()), task=in_state(State.WAITING), last=replace(last, instruction=""), now=NOW
+    )
     assert silent.episode is not None
     assert "where you stopped" in silent.episode.instruction
     assert "waiting" not in (decide(request(commands.Retry()), task=None, last=None, now=NOW).answer or "")
@@ -122,7 +126,9 @@ def test_stop_ends_the_episode_and_keeps_the_task(state: State) -> None:
         (commands.Stop(), State.WORKING, Stage.CLEANUP),
     ],
 )
-def test_a_command_that_does_not_fit_the_state_is_answered(command: Command, fits: State, stage: Stage | None) -> None:
+def test_a_command_that_does_not_fit_the_state_is_answered(
+    command: Command, fits: State, stage: Stage | None
+) -> None:
     last = started()[1]
     assert decide(request(command), task=in_state(fits), last=last, now=NOW).stage is stage
     for task in (None, in_state(State.WAITING), in_state(State.IN_REVIEW)):
@@ -168,9 +174,7 @@ CLOSED = Closed(installation_id=5, repository=REPOSITORY, number=3, is_pull_requ
         (Uninstalled(installation_id=5, repository_ids=None), State.WORKING, "uninstalled", Code.UNINSTALLED),
     ],
 )
-def test_an_end_on_github_ends_the_task(
-    event: Closed | Uninstalled, state: State, reason: str, code: Code
-) -> None:
+def test_an_end_on_github_ends_the_task(event: Closed | Uninstalled, state: State, reason: str, code: Code) -> None:
     decision = close(event, task=in_state(state), last=started()[1], now=NOW)
     assert decision.task is not None
     assert (decision.task.state, decision.task.closed_reason) == (State.CLOSED, reason)

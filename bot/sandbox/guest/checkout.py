@@ -33,6 +33,7 @@ def differs(full: str, mode: str, sha: str) -> bool:
 
 def main() -> None:
     repo, tree = sys.argv[1], sys.argv[2]
+    os.makedirs(os.path.join(repo, ".git", "info"), exist_ok=True)
     with open(os.path.join(repo, ".git", "info", "attributes"), "w") as file:
         # This file outranks every .gitattributes of the tree.
         file.write("* -text -eol -filter -ident -working-tree-encoding\n")

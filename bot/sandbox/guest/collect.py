@@ -1,7 +1,8 @@
 """Lists what a work tree holds beyond its base commit, as JSON.
 
-Usage: `collect.py REPO BASE MAX_FILES MAX_BYTES OUT`. Git only proposes here: this runs beside whatever the task's own commands left behind. Base's ignore rules decide which
-new files belong to the patch, so that a changed .gitignore hides nothing and uncovers nothing."""
+Usage: `collect.py REPO BASE MAX_FILES MAX_BYTES OUT`. Git only proposes here: this runs beside whatever the task's own
+commands left behind. Base's ignore rules decide which new files belong to the patch, so that a changed .gitignore
+hides nothing and uncovers nothing."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def main() -> None:
     tree = base_files(repo, base)
     present = sorted(walk(repo))
     skip = ignored(repo, tree, [path for path in present if path not in tree])
-    changes, size, problem = [], 0, None
+    changes: list[tuple[bytes, str | None, bytes]] = []
+    size, problem = 0, None
     for path in present:
         known = tree.get(path)
         if known is None and path in skip:
@@ -98,13 +100,10 @@ def main() -> None:
             problem = f"{os.fsdecode(path)} alone is larger than {max_bytes} bytes"
             break
         now = state(full)
-        if now is None:
+        if now is None or (known is not None and known[0] == now[0] and known[2] == blob_id(now[1])):
             continue
-        mode, content = now
-        if known is not None and known[0] == mode and known[2] == blob_id(content):
-            continue
-        size += len(content)
-        changes.append((path, mode, content))
+        size += len(now[1])
+        changes.append((path, *now))
         if len(changes) > max_files or size > max_bytes:
             problem = f"more than {max_files} files or {max_bytes} bytes"
             break

@@ -1,0 +1,800 @@
+"""What goes over the wire to GitHub, call by call, and what each answer becomes."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+import respx
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
+
+from bot.domain.errors import GitHubError, UserError
+from bot.domain.event import Person
+from bot.github.auth import App
+from bot.github.client import COMMENTS_LIMIT, Commit, Issue, Permission, Pull, Repository, RepositoryInfo, TreeEntry
+from bot.github.webhook import GHOST
+
+API = "https://github.test/api/v3"
+REPO = f"{API}/repos/octo/sample"
+MINT = f"{API}/app/installations/5/access_tokens"
+GIVE_BACK = f"{API}/installation/token"
+WRITE = {"contents": "write", "issues": "write"}
+APP_ID = 41
+A, B, C, T = "a" * 40, "b" * 40, "c" * 40, "d" * 40
+ISSUE = {
+    "number": 3,
+    "title": "It breaks",
+    "body": None,
+    "user": {"id": 11, "login": "anna", "type": "User"},
+    "state": "open",
+    "locked": True,
+    "comments": 1,
+    "updated_at": "2026-11-30T10:00:00Z",
+}
+
+
+@pytest.fixture(scope="module")
+def rsa_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+@pytest.fixture(scope="module")
+def private_key(rsa_key: rsa.RSAPrivateKey) -> str:
+    return pem(rsa_key)
+
+
+def pem(
+    key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey,
+    encryption: serialization.KeySerializationEncryption | None = None,
+) -> str:
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, encryption or serialization.NoEncryption()).decode()
+
+
+class GitHub:
+    """A router that knows the token calls: tokens are numbered, and it is written down which were given back."""
+
+    def __init__(self, router: respx.MockRouter) -> None:
+        self.router = router
+        self.returned: list[str] = []
+        self.mint = router.post(MINT).mock(side_effect=self._mint)
+        self.give_back = router.delete(GIVE_BACK).mock(side_effect=self._give_back)
+
+    def on(self, method: str, url: str, *answers: httpx.Response | Exception, **params: Any) -> respx.Route:
+        return self.router.request(method, url, **params).mock(side_effect=list(answers))
+
+    def _mint(self, request: httpx.Request) -> httpx.Response:
+        number = self.mint.call_count + 1
+        return httpx.Response(201, json={"token": token(number), "expires_at": "2026-11-30T11:00:00Z"})
+
+    def _give_back(self, request: httpx.Request) -> httpx.Response:
+        self.returned.append(request.headers["authorization"].removeprefix("Bearer "))
+        return httpx.Response(204)
+
+
+def token(number: int) -> str:
+    return f"ghs_{APP_ID}_{number}{'eyJ-' * 120}"
+
+
+@pytest.fixture
+def github() -> Iterator[GitHub]:
+    with respx.mock(assert_all_called=False) as router:
+        yield GitHub(router)
+
+
+@pytest.fixture
+def slept() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def app(private_key: str, slept: list[float], github: GitHub) -> App:
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    return App(APP_ID, private_key, API, sleep=sleep)
+
+
+def opened(app: App) -> AbstractAsyncContextManager[Repository]:
+    return app.repository(5, "octo", "sample", permissions=WRITE)
+
+
+def ok(body: object, status: int = 200) -> httpx.Response:
+    return httpx.Response(status, json=body)
+
+
+def failed(status: int, message: str = "the vendor's own words", **headers: str) -> httpx.Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.Response(status, json={"message": message}, headers=named)
+
+
+def sent(route: respx.Route, call: int = 0) -> Any:
+    return json.loads(route.calls[call].request.content)
+
+
+# Tokens
+
+
+async def test_a_token_is_asked_for_one_repository_and_given_back(
+    app: App, github: GitHub, rsa_key: rsa.RSAPrivateKey
+) -> None:
+    async with app.token(5, "sample", {"contents": "read"}) as held:
+        assert held == token(1)
+        assert github.returned == []
+    assert github.returned == [token(1)]
+    assert sent(github.mint) == {"repositories": ["sample"], "permissions": {"contents": "read"}}
+    bearer = github.mint.calls[0].request.headers["authorization"].removeprefix("Bearer ")
+    assert jwt.decode(bearer, rsa_key.public_key(), algorithms=["RS256"])["iss"] == str(APP_ID)
+
+
+async def test_a_repository_can_be_named_by_its_id(app: App, github: GitHub) -> None:
+    async with app.token(5, 7, {"contents": "read"}):
+        pass
+    assert sent(github.mint)["repository_ids"] == [7]
+
+
+async def test_each_block_has_a_token_of_its_own(app: App, github: GitHub) -> None:
+    async with app.token(5, "sample", {"contents": "read"}) as one, app.token(5, "sample", WRITE) as two:
+        assert one != two
+    assert github.returned == [two, one]
+
+
+async def test_a_token_is_given_back_when_the_block_fails(app: App, github: GitHub) -> None:
+    with pytest.raises(LookupError):
+        async with app.token(5, "sample", {"contents": "read"}):
+            raise LookupError
+    assert github.returned == [token(1)]
+
+
+async def test_a_token_is_given_back_though_the_task_is_cancelled_and_cancelled_again(
+    app: App, github: GitHub
+) -> None:
+    inside, revoking, go_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(request: httpx.Request) -> httpx.Response:
+        revoking.set()
+        await go_on.wait()
+        return github._give_back(request)
+
+    async def work() -> None:
+        async with opened(app):
+            inside.set()
+            await asyncio.Event().wait()
+
+    github.give_back.mock(side_effect=slow)
+    task = asyncio.create_task(work())
+    await inside.wait()
+    task.cancel()
+    await revoking.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert github.returned == [token(1)]
+
+
+@pytest.mark.parametrize("answer", [failed(401), failed(500), httpx.ConnectError("no route")])
+async def test_a_token_that_cannot_be_given_back_does_not_spoil_the_work(
+    app: App, github: GitHub, answer: httpx.Response | Exception
+) -> None:
+    github.give_back.mock(side_effect=[answer] * 3)
+    async with app.token(5, "sample", {"contents": "read"}) as held:
+        assert held
+    assert github.give_back.called
+
+
+async def test_a_token_that_is_refused_names_the_installation(app: App, github: GitHub) -> None:
+    github.mint.mock(side_effect=[failed(404)])
+    with pytest.raises(GitHubError, match="404 for a token of installation 5 for the repository sample") as caught:
+        async with app.token(5, "sample", {"contents": "read"}):
+            raise AssertionError("there is no token")
+    assert (caught.value.status, caught.value.retryable) == (404, False)
+    assert not github.give_back.called
+
+
+async def test_a_token_that_has_run_out_is_replaced_once_and_the_call_repeated(app: App, github: GitHub) -> None:
+    comments = github.on("POST", f"{REPO}/issues/3/comments", failed(401), ok({"id": 9}, 201))
+    async with opened(app) as repository:
+        assert await repository.create_comment(3, "hello") == 9
+    used = [call.request.headers["authorization"] for call in comments.calls]
+    assert used == [f"Bearer {token(1)}", f"Bearer {token(2)}"]
+    assert sent(github.mint, 0) == sent(github.mint, 1)
+    assert github.returned == [token(2)]
+
+
+async def test_a_second_refusal_of_the_token_is_an_error(app: App, github: GitHub) -> None:
+    comments = github.on("POST", f"{REPO}/issues/3/comments", failed(401), failed(401))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError) as caught:
+            await repository.create_comment(3, "hello")
+    assert (caught.value.status, caught.value.retryable) == (401, False)
+    assert (comments.call_count, github.mint.call_count) == (2, 2)
+
+
+async def test_calls_that_are_refused_together_share_one_new_token(app: App, github: GitHub) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return failed(401) if token(1) in request.headers["authorization"] else ok(ISSUE)
+
+    github.router.get(f"{REPO}/issues/3").mock(side_effect=answer)
+    async with opened(app) as repository:
+        await asyncio.gather(*(repository.issue(3) for _ in range(5)))
+    assert github.mint.call_count == 2
+    assert github.returned == [token(2)]
+
+
+@pytest.mark.parametrize("answer", [failed(403), failed(500), ok({"id": "no number"}), httpx.ReadError("reset")])
+async def test_no_token_and_no_words_of_the_vendor_are_in_an_error(
+    app: App, github: GitHub, answer: httpx.Response | Exception
+) -> None:
+    github.on("POST", f"{REPO}/issues/3/comments", answer)
+    with pytest.raises(GitHubError) as caught:
+        async with opened(app) as repository:
+            await repository.create_comment(3, "hello")
+    said = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+    assert token(1) not in said
+    assert "ghs_" not in said
+    assert "vendor's own words" not in said
+    assert github.returned == [token(1)]
+
+
+async def test_an_answer_that_should_hold_a_token_is_not_shown(app: App, github: GitHub) -> None:
+    github.mint.mock(side_effect=[httpx.Response(201, text=f'{{"tokn": "{token(1)}"}}')])
+    with pytest.raises(GitHubError) as caught:
+        async with app.token(5, "sample", {"contents": "read"}):
+            raise AssertionError("there is no token")
+    assert "ghs_" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_key_written_in_one_line_is_taken(private_key: str) -> None:
+    App(APP_ID, private_key.replace("\n", "\\n"), API)
+
+
+def test_what_is_no_usable_private_key_is_said_without_showing_it(private_key: str) -> None:
+    other_kind = pem(ed25519.Ed25519PrivateKey.generate())
+    for key in ("", "nonsense", private_key[:200], private_key.replace("PRIVATE", "PUBLIC"), other_kind):
+        with pytest.raises(UserError, match="GITHUB_PRIVATE_KEY is not a PEM private key") as caught:
+            App(APP_ID, key, API)
+        assert private_key[40:80] not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_key_under_a_password_is_refused(rsa_key: rsa.RSAPrivateKey) -> None:
+    with pytest.raises(UserError, match="GITHUB_PRIVATE_KEY"):
+        App(APP_ID, pem(rsa_key, serialization.BestAvailableEncryption(b"made up")), API)
+
+
+@pytest.mark.parametrize("address", ["", "api.github.com", "ftp://github.test", "https://", "http://[::1"])
+def test_an_address_that_is_none_is_refused(private_key: str, address: str) -> None:
+    with pytest.raises(UserError, match="GITHUB_API_URL"):
+        App(APP_ID, private_key, address)
+
+
+# What is tried again
+
+
+@pytest.mark.parametrize("answer", [failed(502), httpx.ReadTimeout("slow"), httpx.ReadError("reset")])
+async def test_what_may_have_been_done_is_not_done_again(
+    app: App, github: GitHub, slept: list[float], answer: httpx.Response | Exception
+) -> None:
+    comments = github.on("POST", f"{REPO}/issues/3/comments", answer)
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError) as caught:
+            await repository.create_comment(3, "hello")
+    assert caught.value.retryable
+    assert comments.call_count == 1
+    assert slept == []
+
+
+@pytest.mark.parametrize("answer", [failed(502), httpx.ReadTimeout("slow"), httpx.ConnectError("no route")])
+async def test_reading_is_tried_again(
+    app: App, github: GitHub, slept: list[float], answer: httpx.Response | Exception
+) -> None:
+    github.on("GET", f"{REPO}/issues/3", answer, answer, ok(ISSUE))
+    async with opened(app) as repository:
+        assert (await repository.issue(3)).title == "It breaks"
+    assert slept == [0.25, 0.5]
+
+
+async def test_moving_a_branch_is_tried_again(app: App, github: GitHub) -> None:
+    moved = github.on("PATCH", f"{REPO}/git/refs/heads/coder/issue-3", failed(502), ok({}))
+    async with opened(app) as repository:
+        await repository.move_branch("coder/issue-3", A)
+    assert [sent(moved, call) for call in range(2)] == [{"sha": A, "force": False}] * 2
+
+
+async def test_after_three_tries_it_is_left_to_the_engine(app: App, github: GitHub) -> None:
+    route = github.on("GET", f"{REPO}/issues/3", *[failed(503)] * 3)
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match=r"^GitHub answered 503 for the issue octo/sample#3\.$") as caught:
+            await repository.issue(3)
+    assert (caught.value.status, caught.value.retryable, route.call_count) == (503, True, 3)
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 410, 422])
+async def test_a_refusal_is_final(app: App, github: GitHub, status: int) -> None:
+    route = github.on("GET", f"{REPO}/issues/3", failed(status))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match=f"^GitHub answered {status} for the issue octo/sample#3") as caught:
+            await repository.issue(3)
+    assert (caught.value.status, caught.value.retryable, route.call_count) == (status, False, 1)
+
+
+async def test_a_time_out_and_a_lost_connection_have_no_status(app: App, github: GitHub) -> None:
+    github.on("GET", f"{REPO}/issues/3", *[httpx.ConnectTimeout("slow")] * 3)
+    github.on("GET", f"{REPO}/issues/4", *[httpx.ConnectError("no route")] * 3)
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match="did not answer in time for the issue octo/sample#3") as slow:
+            await repository.issue(3)
+        with pytest.raises(GitHubError, match="could not be reached for the issue octo/sample#4") as lost:
+            await repository.issue(4)
+    assert (slow.value.status, slow.value.retryable) == (None, True)
+    assert (lost.value.status, lost.value.retryable) == (None, True)
+
+
+# Rate limits
+
+
+@pytest.mark.parametrize("status", [403, 429])
+async def test_a_short_rate_limit_is_waited_for_also_when_writing(
+    app: App, github: GitHub, slept: list[float], status: int
+) -> None:
+    github.on("POST", f"{REPO}/issues/3/comments", failed(status, retry_after="30"), ok({"id": 9}, 201))
+    async with opened(app) as repository:
+        assert await repository.create_comment(3, "hello") == 9
+    assert slept == [30]
+
+
+@pytest.mark.parametrize(
+    ("answer", "wait_s"),
+    [
+        (failed(429, retry_after="31"), 31),
+        (failed(429), 60),
+        (failed(403, "You have exceeded a secondary rate limit", x_ratelimit_remaining="4771"), 60),
+        (failed(429, retry_after=format_datetime(datetime(2030, 1, 1, tzinfo=UTC), usegmt=True)), 60),
+    ],
+)
+async def test_a_longer_rate_limit_is_the_engines_to_wait(
+    app: App, github: GitHub, slept: list[float], answer: httpx.Response, wait_s: float
+) -> None:
+    github.on("GET", f"{REPO}/collaborators/bert/permission", answer)
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match="rate limit") as caught:
+            await repository.permission("bert")
+    assert (caught.value.retryable, caught.value.retry_after_s, slept) == (True, wait_s, [])
+
+
+async def test_a_used_up_limit_is_no_missing_permission(app: App, github: GitHub) -> None:
+    reset = str(int(datetime.now(UTC).timestamp()) + 900)
+    answer = failed(403, "API rate limit exceeded", x_ratelimit_remaining="0", x_ratelimit_reset=reset)
+    github.on("GET", f"{REPO}/collaborators/bert/permission", answer)
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError) as caught:
+            await repository.permission("bert")
+    assert caught.value.retryable
+    assert caught.value.retry_after_s is not None
+    assert 60 < caught.value.retry_after_s <= 900
+
+
+async def test_a_missing_permission_of_the_app_is_said_in_our_words(app: App, github: GitHub) -> None:
+    github.on("POST", f"{REPO}/issues/3/comments", failed(403, "Resource not accessible by integration"))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError) as caught:
+            await repository.create_comment(3, "hello")
+    assert str(caught.value) == (
+        "GitHub answered 403 for a comment on octo/sample#3: the App lacks a permission for it."
+    )
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("status", "theirs", "ours"),
+    [
+        (403, "Unable to create comment because issue is locked.", "the conversation is locked"),
+        (403, "Repository was archived so is read-only.", "the repository is archived"),
+        (422, "Reference already exists", "it exists already"),
+    ],
+)
+async def test_refusals_people_can_mend_are_told_apart(
+    app: App, github: GitHub, status: int, theirs: str, ours: str
+) -> None:
+    github.on("POST", f"{REPO}/git/refs", failed(status, theirs))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError) as caught:
+            await repository.create_branch("x", A)
+    assert str(caught.value) == f"GitHub answered {status} for a new branch `x` in octo/sample: {ours}."
+
+
+# Answers that are something else
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>Sign in to the hotel's network</html>", b"", b"[]", b'{"number": 3}', b"\xff", b"[" * 9999]
+)
+async def test_an_answer_of_another_shape_is_our_error(app: App, github: GitHub, body: bytes) -> None:
+    github.on("GET", f"{REPO}/issues/3", httpx.Response(200, content=body))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match="answer for the issue octo/sample#3 is not the JSON") as caught:
+            await repository.issue(3)
+    assert not caught.value.retryable
+
+
+async def test_a_renamed_repository_is_followed_when_reading(app: App, github: GitHub) -> None:
+    github.on("GET", f"{REPO}/issues/3", httpx.Response(301, headers={"Location": f"{API}/repositories/7/issues/3"}))
+    there = github.on("GET", f"{API}/repositories/7/issues/3", ok(ISSUE))
+    async with opened(app) as repository:
+        assert (await repository.issue(3)).number == 3
+    assert there.calls[0].request.headers["authorization"] == f"Bearer {token(1)}"
+
+
+async def test_no_token_follows_a_redirect_to_another_host(app: App, github: GitHub) -> None:
+    github.on("GET", f"{REPO}/issues/3", httpx.Response(301, headers={"Location": "https://evil.test/issue"}))
+    there = github.on("GET", "https://evil.test/issue", ok(ISSUE))
+    async with opened(app) as repository:
+        await repository.issue(3)
+    assert "authorization" not in there.calls[0].request.headers
+
+
+@pytest.mark.parametrize("status", [301, 302])
+async def test_a_write_that_a_redirect_turned_into_a_read_is_no_success(
+    app: App, github: GitHub, status: int
+) -> None:
+    there = f"{API}/repositories/7/issues/3/comments"
+    github.on("POST", f"{REPO}/issues/3/comments", httpx.Response(status, headers={"Location": there}))
+    github.on("GET", there, ok({"id": 9}))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match="renamed"):
+            await repository.create_comment(3, "hello")
+
+
+# Reading
+
+
+@pytest.mark.parametrize(
+    ("level", "role", "allowed"),
+    [
+        ("admin", "admin", {"write", "maintain", "admin"}),
+        ("write", "maintain", {"write", "maintain"}),
+        ("write", "write", {"write"}),
+        ("write", "release-manager", {"write"}),
+        ("read", "triage", set()),
+        ("read", "maintain", set()),
+        ("none", "none", set()),
+    ],
+)
+async def test_a_permission_allows_what_its_level_does(
+    app: App, github: GitHub, level: str, role: str, allowed: set[str]
+) -> None:
+    github.on("GET", f"{REPO}/collaborators/bert/permission", ok({"permission": level, "role_name": role}))
+    async with opened(app) as repository:
+        permission = await repository.permission("bert")
+    assert (permission.level, permission.role) == (level, role)
+    assert {wanted for wanted in ("write", "maintain", "admin") if permission.allows(wanted)} == allowed
+
+
+async def test_somebody_github_does_not_know_may_do_nothing(app: App, github: GitHub) -> None:
+    route = github.on("GET", f"{REPO}/collaborators/helper%5Bbot%5D/permission", failed(404))
+    async with opened(app) as repository:
+        assert await repository.permission("helper[bot]") == Permission(level="none", role="none")
+    assert route.called
+
+
+async def test_a_permission_that_cannot_be_asked_for_is_not_given(app: App, github: GitHub) -> None:
+    github.on("GET", f"{REPO}/collaborators/bert/permission", *[failed(500)] * 3)
+    github.on("GET", f"{REPO}/collaborators/carl/permission", ok({"permission": "owner"}))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError) as caught:
+            await repository.permission("bert")
+        with pytest.raises(GitHubError):
+            await repository.permission("carl")
+    assert caught.value.retryable
+
+
+async def test_a_name_that_would_lead_elsewhere_is_not_asked_for(app: App, github: GitHub) -> None:
+    async with opened(app) as repository:
+        for login in ("..", ".", ""):
+            with pytest.raises(UserError):
+                await repository.permission(login)
+        route = github.on("GET", f"{REPO}/collaborators/..%2F..%2Fuser/permission", failed(404))
+        await repository.permission("../../user")
+    assert route.called
+
+
+async def test_an_issue_and_the_repository_are_read(app: App, github: GitHub) -> None:
+    described = {"id": 7, "full_name": "octo/sample", "default_branch": "main", "clone_url": "https://x.test/r.git"}
+    github.on("GET", REPO, ok({**described, "private": True, "archived": False, "size": 4}))
+    github.on("GET", f"{REPO}/issues/3", ok(ISSUE))
+    async with opened(app) as repository:
+        assert await repository.info() == RepositoryInfo(
+            id=7,
+            full_name="octo/sample",
+            default_branch="main",
+            clone_url="https://x.test/r.git",
+            private=True,
+            archived=False,
+        )
+        assert await repository.issue(3) == Issue(
+            number=3,
+            title="It breaks",
+            body="",
+            author=Person(id=11, login="anna", is_bot=False),
+            state="open",
+            locked=True,
+            updated_at=datetime(2026, 11, 30, 10, tzinfo=UTC),
+        )
+
+
+async def test_a_branch_is_found_with_its_tree_or_is_none(app: App, github: GitHub) -> None:
+    github.on("GET", f"{REPO}/git/ref/heads/coder/issue-3", ok({"ref": "x", "object": {"sha": A}}))
+    github.on("GET", f"{REPO}/git/ref/heads/coder", failed(404), failed(404))
+    github.on("GET", f"{REPO}/git/commits/{A}", ok({"sha": A, "tree": {"sha": T}}))
+    async with opened(app) as repository:
+        assert await repository.head("coder/issue-3") == Commit(sha=A, tree=T)
+        assert await repository.branch("coder") is None
+        with pytest.raises(GitHubError, match="404 for the branch `coder` of octo/sample"):
+            await repository.head("coder")
+
+
+def tree(*entries: tuple[str, str, str], truncated: bool = False) -> httpx.Response:
+    listed = [{"path": path, "mode": mode, "sha": sha, "size": 12} for path, mode, sha in entries]
+    return ok({"sha": T, "tree": listed, "truncated": truncated})
+
+
+async def test_a_file_is_read_at_a_commit(app: App, github: GitHub) -> None:
+    github.on("GET", f"{REPO}/git/trees/{A}", tree(("README", "100644", C), (".github", "040000", B)))
+    github.on("GET", f"{REPO}/git/trees/{B}", tree(("a b.yml", "100755", C)))
+    content = {"type": "file", "encoding": "base64", "content": base64.encodebytes(b"caf\xc3\xa9\r\n" * 20).decode()}
+    github.on("GET", f"{REPO}/contents/.github/a%20b.yml?ref={A}", ok(content))
+    async with opened(app) as repository:
+        assert await repository.read_file(".github/a b.yml", A) == b"caf\xc3\xa9\r\n" * 20
+
+
+@pytest.mark.parametrize("path", ["missing", ".github/missing", "missing/coder.yml", "README/coder.yml"])
+async def test_a_file_that_is_not_there_is_none(app: App, github: GitHub, path: str) -> None:
+    github.router.get(f"{REPO}/git/trees/{A}").mock(tree(("README", "100644", C), (".github", "040000", B)))
+    github.router.get(f"{REPO}/git/trees/{B}").mock(tree(("other", "100644", C)))
+    async with opened(app) as repository:
+        assert await repository.read_file(path, A) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (".github", "`.github` in octo/sample is a folder"),
+        ("link", "`link` in octo/sample is a symbolic link"),
+        ("link/coder.yml", "`link` in octo/sample is a symbolic link"),
+        ("sub", "`sub` in octo/sample is a submodule"),
+        (".github/link", "`.github/link` in octo/sample is a symbolic link"),
+    ],
+)
+async def test_what_is_no_regular_file_is_named(app: App, github: GitHub, path: str, said: str) -> None:
+    entries = ((".github", "040000", B), ("link", "120000", C), ("sub", "160000", C))
+    github.router.get(f"{REPO}/git/trees/{A}").mock(tree(*entries))
+    github.router.get(f"{REPO}/git/trees/{B}").mock(tree(("link", "120000", C)))
+    async with opened(app) as repository:
+        with pytest.raises(UserError, match=said):
+            await repository.read_file(path, A)
+
+
+async def test_a_file_that_is_too_large_or_out_of_sight_is_not_taken_for_a_missing_one(
+    app: App, github: GitHub
+) -> None:
+    large = {"path": "large", "mode": "100644", "sha": C, "size": 5_000_000}
+    github.router.get(f"{REPO}/git/trees/{A}").mock(ok({"tree": [large], "truncated": True}))
+    async with opened(app) as repository:
+        with pytest.raises(UserError, match="`large` in octo/sample is larger than 1,000,000 bytes"):
+            await repository.read_file("large", A)
+        with pytest.raises(GitHubError, match="not complete"):
+            await repository.read_file("hidden", A)
+
+
+async def test_a_file_of_a_commit_that_is_not_there_is_an_error(app: App, github: GitHub) -> None:
+    github.on("GET", f"{REPO}/git/trees/{A}", failed(404))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match="404"):
+            await repository.read_file("README", A)
+
+
+# Comments
+
+
+def comment(
+    id: int, *, body: str | None = "text", login: str | None = "anna", kind: str = "User", via: int | None = None
+) -> dict[str, Any]:
+    return {
+        "id": id,
+        "body": body,
+        "user": {"id": 11, "login": login, "type": kind} if login else None,
+        "created_at": "2026-11-30T10:00:00Z",
+        "updated_at": "2026-11-30T10:00:05Z",
+        "performed_via_github_app": {"id": via, "slug": "coder-bot"} if via else None,
+    }
+
+
+def conversation(github: GitHub, comments: list[dict[str, Any]]) -> respx.Route:
+    def page(request: httpx.Request) -> httpx.Response:
+        size, number = int(request.url.params["per_page"]), int(request.url.params["page"])
+        return ok(comments[(number - 1) * size : number * size])
+
+    github.router.get(f"{REPO}/issues/3").mock(ok({**ISSUE, "comments": len(comments)}))
+    return github.router.get(f"{REPO}/issues/3/comments").mock(side_effect=page)
+
+
+@pytest.mark.parametrize(("count", "pages"), [(0, 1), (1, 1), (99, 1), (100, 2), (250, 3)])
+async def test_comments_come_from_all_pages(app: App, github: GitHub, count: int, pages: int) -> None:
+    route = conversation(github, [comment(number) for number in range(count)])
+    async with opened(app) as repository:
+        found = await repository.comments(3)
+    assert [item.id for item in found] == list(range(count))
+    assert route.call_count == pages
+
+
+async def test_of_a_very_long_conversation_the_newest_comments_are_read(app: App, github: GitHub) -> None:
+    route = conversation(github, [comment(number) for number in range(1234)])
+    async with opened(app) as repository:
+        found = await repository.comments(3)
+    assert [item.id for item in found] == list(range(700, 1234))
+    assert len(found) >= COMMENTS_LIMIT
+    assert route.call_count == 6
+
+
+async def test_a_comment_without_text_or_author_is_still_one(app: App, github: GitHub) -> None:
+    conversation(github, [comment(1, body=None, login=None)])
+    async with opened(app) as repository:
+        (found,) = await repository.comments(3)
+    assert (found.body, found.author, found.by_this_app) == ("", GHOST, False)
+
+
+async def test_only_the_apps_own_comment_is_found_by_its_marker(app: App, github: GitHub) -> None:
+    marked = "hello <!-- coder-bot:task=1 -->"
+    conversation(
+        github,
+        [
+            comment(1, body=marked),
+            comment(2, body=marked, via=APP_ID),  # a person, through the App with a token of their own
+            comment(3, body=marked, login="other[bot]", kind="Bot", via=99),
+            comment(4, body="nothing", login="coder-bot[bot]", kind="Bot", via=APP_ID),
+            comment(5, body=marked, login="coder-bot[bot]", kind="Bot", via=APP_ID),
+        ],
+    )
+    async with opened(app) as repository:
+        assert await repository.find_comment(3, "<!-- coder-bot:task=1 -->") == 5
+        assert await repository.find_comment(3, "<!-- coder-bot:task=2 -->") is None
+
+
+async def test_where_github_names_no_app_the_bots_own_account_decides(app: App, github: GitHub) -> None:
+    me = github.on("GET", f"{API}/app", ok({"id": APP_ID, "slug": "coder-bot"}))
+    conversation(
+        github,
+        [
+            comment(1, login="coder-bot[bot]"),
+            comment(2, login="other[bot]", kind="Bot"),
+            comment(3, login="coder-bot[bot]", kind="Bot"),
+        ],
+    )
+    async with opened(app) as repository:
+        assert [item.by_this_app for item in await repository.comments(3)] == [False, False, True]
+        assert await repository.find_comment(3, "text") == 3
+    assert me.call_count == 1
+
+
+async def test_comments_and_reactions_are_written(app: App, github: GitHub) -> None:
+    made = github.on("POST", f"{REPO}/issues/3/comments", ok({"id": 9}, 201))
+    edited = github.on("PATCH", f"{REPO}/issues/comments/9", ok({"id": 9}))
+    reacted = github.on("POST", f"{REPO}/issues/comments/9/reactions", ok({"id": 1}))
+    async with opened(app) as repository:
+        assert await repository.create_comment(3, "one") == 9
+        await repository.update_comment(9, "two")
+        await repository.react(9, "eyes")
+    assert [sent(made), sent(edited), sent(reacted)] == [{"body": "one"}, {"body": "two"}, {"content": "eyes"}]
+
+
+# Writing
+
+
+async def test_a_change_is_built_from_objects_and_the_commit_names_nobody(app: App, github: GitHub) -> None:
+    blob = github.on("POST", f"{REPO}/git/blobs", ok({"sha": B}, 201))
+    made = github.on("POST", f"{REPO}/git/trees", ok({"sha": T}, 201))
+    commit = github.on("POST", f"{REPO}/git/commits", ok({"sha": C, "tree": {"sha": T}}, 201))
+    branch = github.on("POST", f"{REPO}/git/refs", ok({}, 201))
+    async with opened(app) as repository:
+        assert await repository.create_blob(b"\0\xff") == B
+        entries = [
+            TreeEntry(path="bin", mode="100755", sha=B),
+            TreeEntry(path="link", mode="120000", content="bin"),
+            TreeEntry(path="gone", mode=None),
+        ]
+        assert await repository.create_tree(A, entries) == T
+        assert await repository.create_commit("Fix it", T, [A]) == Commit(sha=C, tree=T)
+        await repository.create_branch("coder/issue-3", C)
+    assert sent(blob) == {"content": base64.b64encode(b"\0\xff").decode(), "encoding": "base64"}
+    assert sent(made) == {
+        "base_tree": A,
+        "tree": [
+            {"path": "bin", "mode": "100755", "type": "blob", "sha": B},
+            {"path": "link", "mode": "120000", "type": "blob", "content": "bin"},
+            {"path": "gone", "mode": "100644", "type": "blob", "sha": None},
+        ],
+    }
+    assert sent(commit) == {"message": "Fix it", "tree": T, "parents": [A]}
+    assert sent(branch) == {"ref": "refs/heads/coder/issue-3", "sha": C}
+
+
+async def test_a_branch_that_somebody_moved_is_told_apart(app: App, github: GitHub) -> None:
+    github.on("PATCH", f"{REPO}/git/refs/heads/coder/issue-3", failed(422, "Update is not a fast forward"))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError) as caught:
+            await repository.move_branch("coder/issue-3", A)
+    assert str(caught.value) == (
+        "GitHub answered 422 for moving the branch `coder/issue-3` of octo/sample: the branch has moved."
+    )
+    assert (caught.value.status, caught.value.retryable) == (422, False)
+
+
+async def test_a_branch_is_deleted(app: App, github: GitHub) -> None:
+    route = github.on("DELETE", f"{REPO}/git/refs/heads/coder/issue-3", httpx.Response(204))
+    async with opened(app) as repository:
+        await repository.delete_branch("coder/issue-3")
+    assert route.called
+
+
+def pull(number: int, branch: str, repo: int | None) -> dict[str, Any]:
+    return {
+        "number": number,
+        "html_url": f"https://github.test/octo/sample/pull/{number}",
+        "state": "open",
+        "head": {"ref": branch, "sha": A, "repo": {"id": repo} if repo else None},
+        "base": {"ref": "main", "sha": B, "repo": {"id": 7}},
+    }
+
+
+MINE = Pull(
+    number=6,
+    url="https://github.test/octo/sample/pull/6",
+    head_sha=A,
+    head_branch="coder/issue-3",
+    base="main",
+    state="open",
+)
+
+
+async def test_the_pull_request_of_a_branch_is_found_but_not_a_forks(app: App, github: GitHub) -> None:
+    mine = [
+        pull(4, "coder/issue-3", 8),
+        pull(5, "coder/issue-3", None),
+        pull(2, "coder/issue-31", 7),
+        pull(6, "coder/issue-3", 7),
+    ]
+    route = github.on("GET", f"{REPO}/pulls", ok(mine), ok(mine[:3]))
+    async with opened(app) as repository:
+        assert await repository.find_pull("coder/issue-3") == MINE
+        assert await repository.find_pull("coder/issue-3") is None
+    assert dict(route.calls[0].request.url.params) == {"state": "open", "head": "octo:coder/issue-3"}
+
+
+async def test_a_pull_request_is_opened_and_kept_up_to_date(app: App, github: GitHub) -> None:
+    made = github.on("POST", f"{REPO}/pulls", ok(pull(6, "coder/issue-3", 7), 201))
+    github.on("GET", f"{REPO}/pulls/6", ok(pull(6, "coder/issue-3", 7)))
+    edited = github.on("PATCH", f"{REPO}/pulls/6", ok({}))
+    labelled = github.on("POST", f"{REPO}/issues/6/labels", ok([]))
+    asked = github.on("POST", f"{REPO}/pulls/6/requested_reviewers", ok({}, 201))
+    async with opened(app) as repository:
+        assert await repository.create_pull(title="t", body="b", head="coder/issue-3", base="main") == MINE
+        assert await repository.pull(6) == MINE
+        await repository.update_pull(6, body="c")
+        await repository.add_labels(6, ("coder",))
+        await repository.request_reviewers(6, ("anna",))
+    assert sent(made) == {"title": "t", "body": "b", "head": "coder/issue-3", "base": "main", "draft": False}
+    assert sent(edited) == {"body": "c"}
+    assert (sent(labelled), sent(asked)) == ({"labels": ["coder"]}, {"reviewers": ["anna"]})

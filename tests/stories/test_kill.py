@@ -1,0 +1,170 @@
+"""kill -9 at every save point of the main job, then start again: the same pull request comes out, once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bot import app
+from bot.db.store import Store
+from bot.demo.github import LocalGitHub
+from bot.domain.task import State
+from bot.settings import Settings
+from tests.stories.harness import REPOSITORY, call, engine_objects, fix, github_only, say, submit
+
+AT_ONCE = 3
+PATIENCE_S = 120
+SCRIPT = (
+    say(call("read_file", path="calc.py"), call("run_command", command="python3 -m pytest -q")),
+    fix(new="return a * b"),
+    submit("Add", "First try."),
+    fix(old="return a * b"),
+    submit("Add", "Second try."),
+)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What people see in the end."""
+
+    trees: tuple[str, ...]
+    files: bytes | None
+    comments: int
+    branches: tuple[str, ...]
+    steps: int
+    calls: int
+
+
+@pytest.mark.timeout(1500)
+async def test_a_kill_at_any_save_point_ends_in_the_same_pull_request(capsys: pytest.CaptureFixture[str]) -> None:
+    names: list[str] = []
+    reference = await run(None, 0, names)
+    assert reference.trees
+    assert len(reference.trees) == 1
+    points = [(phase, number) for phase in ("after", "before") for number in range(len(names))]
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(phase: str, number: int) -> tuple[str, int, str]:
+        async with gate:
+            try:
+                seen = await run(phase, number, [])
+            except (AssertionError, TimeoutError) as exc:
+                return phase, number, f"{type(exc).__name__}: {exc}"
+        return phase, number, "" if seen == reference else f"{seen} instead of {reference}"
+
+    results = await asyncio.gather(*(one(*point) for point in points))
+    failed = [f"{phase} save point {number} ({names[number]}): {why}" for phase, number, why in results if why]
+    with capsys.disabled():
+        print(
+            f"\nkilled at {len(points)} save points ({len(names)} commits, before and after each), {len(failed)} failed"
+        )
+    assert failed == []
+
+
+async def run(phase: str | None, number: int, names: list[str]) -> Seen:
+    """The main job with a process that dies at one save point and is started again; `names` gets the save points."""
+    async with github_only() as (github, settings, issue, script):
+        import json
+
+        script.write_text("".join(json.dumps(reply) + "\n" for reply in SCRIPT))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        github.webhook_url = f"http://127.0.0.1:{port}/github/webhook"
+        log = script.with_name("save-points")
+        log.write_text("")
+        process = await start(settings, port, log, phase, number)
+        try:
+            delivery = await github.comment(REPOSITORY, issue, "/coder fix", author="maintainer")
+            if phase is not None:
+                async with asyncio.timeout(PATIENCE_S):
+                    assert await process.wait() == -9, "the process was to die at its save point"
+                process = await start(settings, port, log, None, -1)
+                if delivery.status != 202:
+                    await github.redeliver(delivery.guid)
+            await rest(settings)
+            names += log.read_text().splitlines()
+            return await look(github, settings, issue)
+        finally:
+            process.kill()
+            await process.wait()
+            provider = app.sandbox_provider(settings)
+            for info in await provider.list():
+                await provider.kill(info.id)
+            await provider.aclose()
+            assert await engine_objects(settings.coder_deployment) == []
+
+
+async def start(
+    settings: Settings, port: int, log: Path, phase: str | None, number: int
+) -> asyncio.subprocess.Process:
+    secret = {
+        name: getattr(settings, name).get_secret_value() for name in ("github_private_key", "github_webhook_secret")
+    }
+    plain = ("coder_home", "coder_deployment", "coder_model", "github_api_url", "github_app_id")
+    environment = {name.upper(): str(getattr(settings, name)) for name in plain}
+    environment |= {name.upper(): value for name, value in secret.items()}
+    environment["CODER_PRIVATE_HOSTS"] = ",".join(settings.coder_private_hosts)
+    mortal = [] if phase is None else [phase, str(number)]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).with_name("mortal_bot.py")),
+        str(port),
+        str(log),
+        *mortal,
+        env={**os.environ, **environment, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=(log.parent / "stderr").open("a"),
+    )
+    async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient() as client:
+        while process.returncode is None:
+            try:
+                if (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
+                    break
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
+    return process
+
+
+async def rest(settings: Settings) -> None:
+    """Waits until the task is in review and nothing is due."""
+    store = Store(settings.database_url)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                tasks = await store.tasks()
+                if tasks and tasks[0].state is State.IN_REVIEW and not await store.jobs():
+                    return
+                if tasks and tasks[0].state is State.WAITING and not await store.jobs():
+                    last = await store.last_episode(tasks[0].id)
+                    raise AssertionError(f"the task ended with {last.code}: {last.detail}")
+                await asyncio.sleep(0.1)
+    finally:
+        await store.aclose()
+
+
+async def look(github: LocalGitHub, settings: Settings, issue: int) -> Seen:
+    await github.settled()
+    store = Store(settings.database_url)
+    try:
+        [task] = await store.tasks()
+        steps = await store.steps(task.id)
+    finally:
+        await store.aclose()
+    pulls = github.pull_requests(REPOSITORY)
+    own = [item for item in github.issue_comments(REPOSITORY, issue) if item.author.endswith("[bot]")]
+    return Seen(
+        trees=tuple(pull.head_tree for pull in pulls),
+        files=github.file(REPOSITORY, pulls[0].head_sha, "calc.py") if pulls else None,
+        comments=len(own),
+        branches=tuple(sorted(github.branches(REPOSITORY))),
+        steps=len(steps),
+        calls=sum(len(step.calls) for step in steps),
+    )
