@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help setup engine postgres check format test demo clean
+.PHONY: help setup engine postgres check format test slow demo clean
 
 help:
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ format: setup ## put the code into shape
 
 test: setup engine postgres ## everything that proves the product
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+slow: setup engine postgres ## what takes longer: kills before every commit
+	$(BIN)/pytest -m slow $(ARGS)
 
 clean: ## remove what the targets made in this folder
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import secrets
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import structlog
 import uvicorn
 from pydantic import SecretStr
 
@@ -26,7 +28,7 @@ from bot.demo import repository, sample
 from bot.demo.github import LocalGitHub
 from bot.domain import config
 from bot.domain.episode import Code, Episode
-from bot.domain.errors import UserError
+from bot.domain.errors import SandboxError, UserError
 from bot.domain.patch import Patch
 from bot.domain.receipt import Place, Receipt
 from bot.domain.redaction import Redactor
@@ -44,6 +46,8 @@ POLL_S = 0.1
 
 Say = Callable[[str], None]
 
+log = structlog.get_logger()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -58,7 +62,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """How it ended. `document` is the JSON object that scripts read; `patch` is a git diff, empty without a result."""
+    """How it ended. `document` is the JSON object for scripts; `patch` is a git diff, empty without a result."""
 
     document: dict[str, Any]
     sentence: str
@@ -76,7 +80,7 @@ async def main_job(settings: Settings, job: Job, say: Say) -> Report:
     home = Path(tempfile.mkdtemp(prefix="coder-"))
     try:
         async with LocalGitHub(home / "github") as github:
-            name = "local/" + (job.repo.resolve().name if job.repo else "sample")
+            name = f"local/{_name(job.repo) if job.repo else 'sample'}"
             await github.create_repository(name, source=job.repo or sample.files())
             github.grant(name, PERSON, "write")
             issue = github.open_issue(name, title=job.title, body=job.body, author=PERSON)
@@ -94,6 +98,11 @@ async def main_job(settings: Settings, job: Job, say: Say) -> Report:
                 return report
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _name(repo: Path) -> str:
+    """The folder's name, as GitHub would take it for a repository's."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", repo.resolve().name).strip("-.") or "repository"
 
 
 def _settings(settings: Settings, github: LocalGitHub, home: Path, job: Job) -> Settings:
@@ -132,8 +141,11 @@ async def listening(bot: Bot, github: LocalGitHub) -> AsyncIterator[None]:
         await github.settled()
         server.should_exit = True
         await serving
-        for info in await bot.deps.provider.list():
-            await bot.deps.provider.kill(info.id)
+        try:
+            for info in await bot.deps.provider.list():
+                await bot.deps.provider.kill(info.id)
+        except SandboxError as exc:
+            log.warning("sandboxes could not be ended; their lifetime will", reason=str(exc))
 
 
 @asynccontextmanager
@@ -246,7 +258,8 @@ async def _close(bot: Bot, github: LocalGitHub, name: str, number: int, task: Ta
         await github.close_issue(name, number, author=PERSON)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(60):
-            while (await bot.deps.store.task(task.id)).is_open or await bot.deps.store.jobs():
+            # The work is in the database; there is no event to wait for.
+            while (await bot.deps.store.task(task.id)).is_open or await bot.deps.store.jobs():  # noqa: ASYNC110
                 await asyncio.sleep(POLL_S)
 
 
@@ -285,7 +298,7 @@ async def verify(
             await sandbox.aclose()
             await provider.kill(sandbox.id)
         receipt = Receipt(
-            repository=repo.resolve().name,
+            repository=_name(repo),
             evidence=evidence,
             verdict=judge(evidence),
             config_sha=None,

@@ -264,7 +264,7 @@ def _masked(raw: list[str], start: int, end: int) -> tuple[list[str], int]:
         mark = token[0]
         at = token.end()
         if mark.startswith("`"):
-            later = runs[len(mark)]
+            later = runs.get(len(mark), [])  # after an escaped tick, what is left of a run is no run of the text
             nearest = bisect_right(later, token.start())
             if nearest < len(later):
                 at = later[nearest] + len(mark)

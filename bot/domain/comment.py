@@ -48,6 +48,7 @@ _NEXT = {
     Code.SETUP_FAILED: "Mend `setup` in `.github/coder.yml`, then `/coder retry`.",
     Code.CLONE_FAILED: "`/coder retry` tries again.",
     Code.SANDBOX_LOST: "`/coder retry` goes on.",
+    Code.CONFIG_INVALID: "Mend `.github/coder.yml`, then `/coder retry`.",
     Code.WRITE_REFUSED: "See that the App may write here, then `/coder retry`.",
     Code.PERMISSION_DENIED: "Widen `grants` in `.github/coder.yml`, then `/coder retry`.",
     Code.BUDGET_EXCEEDED: "Raise the limit in `.github/coder.yml`, then `/coder retry`.",
@@ -85,7 +86,8 @@ def config_problem(path: str, problems: str) -> str:
 def status(task: Task, episode: Episode, spent: Spend, receipt: Mapping[str, Any] | None) -> str:
     """The live comment of a task, whole."""
     parts = [_headline(task, episode)]
-    if episode.kind == "fix" and (task.is_busy or task.state in (State.AWAITING_APPROVAL, State.IN_REVIEW)):
+    resting = task.state in (State.AWAITING_APPROVAL, State.IN_REVIEW) and _is_good(episode)
+    if episode.kind == "fix" and (task.is_busy or resting):
         parts.append(_checklist(task))
     if episode.code in (Code.ANSWERED, Code.NO_CHANGE) and episode.summary:
         parts.append(defuse(episode.summary))
@@ -105,7 +107,7 @@ def pull_request_body(task: Task, episode: Episode, receipt: Mapping[str, Any]) 
 
 
 def pull_request_title(task: Task, episode: Episode) -> str:
-    return one_line(episode.title, 120) or one_line(f"Fix #{task.number}: {task.title}", 120)
+    return one_line(episode.title, 120) or f"Fix #{task.number}: {one_line(task.title, 100)}"
 
 
 def commit_message(task: Task, episode: Episode) -> str:
@@ -150,21 +152,26 @@ def _headline(task: Task, episode: Episode) -> str:
             return "🔎 Verifying the change in a fresh sandbox."
         case State.AWAITING_APPROVAL:
             return "✋ Verified. `/coder approve` by somebody with write access publishes exactly this change."
-        case State.IN_REVIEW if episode.code in (None, Code.VERIFIED):
+        case State.IN_REVIEW if _is_good(episode):
             return f"🚀 Done: #{task.pull_request}."
         case State.CLOSED:
             return f"🏁 Ended: {task.closed_reason}."
         case _:
-            return _ended(episode)
+            return _ended(task, episode)
 
 
-def _ended(episode: Episode) -> str:
+def _is_good(episode: Episode) -> bool:
+    return episode.code in (None, Code.VERIFIED)
+
+
+def _ended(task: Task, episode: Episode) -> str:
     if episode.code in (Code.ANSWERED, Code.NO_CHANGE):
         return "💬 Here is what I found." if episode.code is Code.ANSWERED else f"🤷 {_said(episode)}"
     if episode.code is None:
         return "⏸️ Waiting."
     mark = "🛑" if episode.code.outcome == "cancelled" else "😕"
-    return f"{mark} No pull request ({episode.code}). {_said(episode)}"
+    what = "No pull request" if task.pull_request is None else f"Nothing new on #{task.pull_request}"
+    return f"{mark} {what} ({episode.code}). {_said(episode)}"
 
 
 def _said(episode: Episode) -> str:

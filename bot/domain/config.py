@@ -1,31 +1,43 @@
-"""The repository's rules, `.github/coder.yml`, read strictly: nobody works under laxer rules than were meant."""
+"""A repository's rules, `.github/coder.yml`: what may be written there, and where exactly an error stands."""
 
 from __future__ import annotations
 
 import difflib
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from bot.domain.commands_policy import rule_problem
 from bot.domain.errors import UserError
 
 SIZE_LIMIT = 64 * 1024
-DEPTH_LIMIT = 16
-PACKAGE_MANAGERS = frozenset({"npm", "pip", "go", "cargo", "maven", "gem", "composer"})
+DEPTH_LIMIT = 20
+PROBLEM_LIMIT = 20
+"""Errors told at a time; they go into a comment."""
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+PACKAGE_MANAGERS = frozenset({"npm", "pip", "go", "cargo", "maven", "gem", "composer"})
+"""Names that stand for a package manager's registry in a network list."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What is wrong at a place; line and column count from 1, 0 where the file has no such place."""
+    """One error. Line and column count from 1; they are 0 where the file as such is right (the operator's limits).
+    `key` is the path of the value, as in `checks[0].run`, empty where the file can't be read at all."""
 
     line: int
     column: int
@@ -34,501 +46,698 @@ class Problem:
 
 
 class ConfigError(UserError):
-    """The file can't be used; `problems` says all that is wrong with it."""
+    """The file has errors, of which `problems` has the first ones, in their order in the file."""
 
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("; ".join(f"line {p.line}, column {p.column}: {p.message}" for p in problems))
+    def __init__(self, problems: tuple[Problem, ...], *, name: str = ".github/coder.yml") -> None:
+        lines = [f"line {p.line}, column {p.column}: {p.message}" for p in problems]
+        super().__init__(f"`{name}` has an error: " + "; ".join(lines))
         self.problems = problems
 
 
-def _quantity(pattern: str, example: str) -> Any:
-    def read(value: object) -> object:
-        if isinstance(value, str) and (match := re.fullmatch(pattern, value)):
-            return int(match[1]) * _UNITS[match[2]]
-        if isinstance(value, _Plain):
-            return int(value)
-        raise ValueError(f"expected something like {example}, found {_shown(value)}")
-
-    return read
+_DURATION = re.compile(r"([0-9]{1,6})([smhd])")
+_SIZE = re.compile(r"([0-9]{1,6})(KiB|MiB|GiB)")
+_SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_BYTES = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
+_YEAR = 366 * 86400
 
 
-class _Plain(int):
-    """A default, already in its unit: what a file holds never is one."""
+def _amount(
+    value: object, info: ValidationInfo, *, pattern: re.Pattern[str], units: Mapping[str, int], like: str
+) -> int:
+    if isinstance(value, int) and not info.context:
+        return value  # made in Python, not read from a file
+    if not isinstance(value, str) or not (match := pattern.fullmatch(value)):
+        raise ValueError(f"expected {like}")
+    amount = int(match[1]) * units[match[2]]
+    if not amount:
+        raise ValueError(f"expected {like}, more than nothing")
+    return amount
+
+
+def _read_duration(value: object, info: ValidationInfo) -> int:
+    seconds = _amount(value, info, pattern=_DURATION, units=_SECONDS, like="a duration such as `10m` (s, m, h or d)")
+    if seconds > _YEAR:
+        raise ValueError("expected at most a year")
+    return seconds
+
+
+def _read_size(value: object, info: ValidationInfo) -> int:
+    return _amount(value, info, pattern=_SIZE, units=_BYTES, like="a size such as `512MiB` (KiB, MiB or GiB)")
+
+
+def _show(amount: int, units: Mapping[str, int]) -> str:
+    unit = next(unit for unit, size in units.items() if amount % size == 0)
+    return f"{amount // units[unit]}{unit}"
+
+
+def show_duration(seconds: int) -> str:
+    """As the file would say it."""
+    return _show(seconds, _SECONDS)
+
+
+def show_size(size: int) -> str:
+    """As the file would say it; whole KiB only, as all that `parse` reads are."""
+    return _show(size, _BYTES)
+
+
+def _read_decimal(value: object) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise ValueError("expected a number")
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError("expected a number that is finite")
+    if not 0 <= number <= 1_000_000 or number != number.quantize(Decimal("0.0001")):
+        raise ValueError("expected a number from 0 to 1000000 with at most four decimal places")
+    return number
+
+
+def _read_text(value: str) -> str:
+    if re.search(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]", value):
+        raise ValueError("control characters can't be used here")
+    if not value.strip():
+        raise ValueError("expected text that is not empty")
+    return value
 
 
 Duration = Annotated[
     int,
-    BeforeValidator(_quantity(r"([1-9]\d{0,5})(s|m|h|d)", "10m or 1h")),
-    WithJsonSchema({"type": "string", "pattern": r"^[1-9]\d{0,5}(s|m|h|d)$"}),
+    BeforeValidator(_read_duration),
+    PlainSerializer(show_duration),
+    WithJsonSchema({"type": "string", "pattern": f"^{_DURATION.pattern}$"}),
 ]
 """Seconds."""
 Size = Annotated[
     int,
-    BeforeValidator(_quantity(r"([1-9]\d{0,8})(B|KiB|MiB|GiB)", "512MiB or 2GiB")),
-    WithJsonSchema({"type": "string", "pattern": r"^[1-9]\d{0,8}(B|KiB|MiB|GiB)$"}),
+    BeforeValidator(_read_size),
+    PlainSerializer(show_size),
+    WithJsonSchema({"type": "string", "pattern": f"^{_SIZE.pattern}$"}),
 ]
 """Bytes."""
-
-
-def _money(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise ValueError(f"expected an amount in US dollars like 2.00, found {_shown(value)}")
-    if not math.isfinite(value):
-        raise ValueError("expected a finite number")
-    return Decimal(str(value))
-
-
-def _number(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"expected a number, found {_shown(value)}")
-    return float(value)
-
-
-Money = Annotated[
-    Decimal, BeforeValidator(_money), Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})
+Number = Annotated[
+    Decimal,
+    BeforeValidator(_read_decimal),
+    PlainSerializer(float),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1_000_000}),
 ]
-Cores = Annotated[float, BeforeValidator(_number), Field(gt=0, le=64)]
-Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
-Line = Annotated[str, Field(min_length=1, max_length=4096)]
-Lines = Annotated[tuple[Line, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+Text = Annotated[str, AfterValidator(_read_text)]
+Whole = Annotated[int, Field(ge=1, le=1_000_000_000)]
+
+
+def _read_path(value: str) -> str:
+    if value.startswith("~") or "\\" in value or {"", ".", ".."} & set(value.split("/")):
+        raise ValueError("expected a path inside the repository, such as `build/junit.xml`")
+    return value
+
+
+def _read_glob(value: str) -> str:
+    if value.startswith(("~", "!")) or "\\" in value or {"", ".", ".."} & set(value.removesuffix("/").split("/")):
+        raise ValueError("expected a pattern for paths inside the repository, such as `migrations/**`")
+    return value
+
+
+_HIDES = {
+    r"\|\|[\s({]*(?:(?:/usr)?/bin/)?(?:true|:|exit\s+0|exit(?=\s*(?:$|[;&|)}\n])))(?![\w./-])": "`||`",
+    r"\|\|\s*(?:echo|printf)\b[^;&|\n]*$": "`||`",
+    r"[;\n]\s*(?:true|:)[\s;)}]*$": "its last command",
+    r"\bexit\s+0[\s;)}]*$": "`exit 0`",
+    r"(?<![&>|])&\s*$": "the `&` at its end",
+    r"[;&\n]\s*wait[\s;)}]*$": "`wait`",
+    r"\bset\s+(?:-\w+\s+)*\+(?:[a-z]*e|o\s+(?:errexit|pipefail))": "`set +`",
+    r"^\s*!\s": "the `!`",
+}
+"""Ways to end in success whatever the tests said. They catch slips: whoever writes this file may set the rules."""
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+
+
+def _read_check_line(value: str) -> str:
+    bare = _QUOTED.sub("''", value)
+    for pattern, what in _HIDES.items():
+        if re.search(pattern, bare):
+            raise ValueError(
+                f"this check hides its exit status by {what}, so that it could never fail; take that out"
+            )
+    return value
+
+
+def _read_rule(value: str) -> str:
+    if problem := rule_problem(value):
+        raise ValueError(problem)
+    return value
+
+
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(
+    rf"(?:\*\.{_LABEL}(?:\.{_LABEL})+|{_LABEL}(?:\.{_LABEL})+(?::[0-9]{{1,5}})?|{_LABEL}:[0-9]{{1,5}})"
+)
+
+
+def _read_network(value: str) -> str:
+    entry = value.lower()
+    if entry in PACKAGE_MANAGERS or entry == "all":
+        return entry
+    port = entry.partition(":")[2]
+    if len(entry) > 253 or not _HOST.fullmatch(entry) or (port and not 0 < int(port) < 65536):
+        names = ", ".join(f"`{name}`" for name in sorted(PACKAGE_MANAGERS))
+        raise ValueError(f"expected `example.org`, `*.example.org`, `host:port` or one of {names}")
+    return entry
+
+
+def _read_ref(value: str) -> str:
+    bad = re.search(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|^[./-]|[./]$|^@$", value)
+    if bad or len(value) > 200:
+        raise ValueError("expected the name of a branch as git allows it")
+    return value
+
+
+def _read_branch(value: str) -> str:
+    filled = value.replace("{number}", "1")
+    if filled == value or "{" in filled or "}" in filled:
+        raise ValueError(
+            "expected a name with `{number}` in it (and no other braces), such as `coder/issue-{number}`"
+        )
+    _read_ref(filled)
+    return value
+
+
+def _read_env(value: dict[str, str]) -> dict[str, str]:
+    if not all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name) for name in value):
+        raise ValueError("expected names of letters, digits and `_` that start with no digit")
+    return value
+
+
+def _read_name(value: str) -> str:
+    if len(value) > 60 or re.search(r"[`|\n\t]", value) or value != value.strip():
+        raise ValueError("expected a short name on one line")
+    return value
+
+
+Path = Annotated[Text, AfterValidator(_read_path)]
+Glob = Annotated[Text, AfterValidator(_read_glob)]
+Host = Annotated[Text, AfterValidator(_read_network)]
+Line = Annotated[str, Field(max_length=4000), AfterValidator(_read_text)]
 Grant = Literal["read", "write", "exec"]
-Grants = Annotated[
-    tuple[Grant, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class _Part(BaseModel):
+    """Frozen, strict, and closed to unknown keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
-class Trigger(_Section):
+class Check(_Part):
+    """One verification command; `report` is where it leaves a JUnit XML, relative to the repository."""
+
+    name: Annotated[Text, AfterValidator(_read_name)]
+    run: Annotated[Line, AfterValidator(_read_check_line)]
+    timeout: Duration = 600
+    report: Path | None = None
+
+
+class Trigger(_Part):
     """What starts a task, and who may."""
 
-    label: str | None = None
+    label: Text | None = None
     assignee: bool = False
     permission: Literal["write", "maintain", "admin"] = "write"
-    bots: Words = ()
+    bots: tuple[Text, ...] = ()
 
 
-class GrantsOf(_Section):
-    """What each kind of episode may do; can only be narrowed."""
+class Grants(_Part):
+    """What the agent may do, by the kind of command it was started with; the defaults are the widest there is."""
 
-    fix: Grants = ("read", "write", "exec")
-    ask: Grants = ("read",)
-    plan: Grants = ("read",)
+    fix: tuple[Grant, ...] = ("read", "write", "exec")
+    ask: tuple[Literal["read"], ...] = ("read",)
+    plan: tuple[Literal["read"], ...] = ("read",)
 
 
-class SandboxRules(_Section):
+class Sandbox(_Part):
     """The sandbox that is asked for."""
 
-    image: str | None = None
-    memory: Size = _Plain(2 * 1024**3)
-    cpus: Cores = 2.0
-    disk: Size = _Plain(5 * 1024**3)
-    lifetime: Duration = _Plain(3600)
-    idle: Duration = _Plain(1800)
-    retention: Duration = _Plain(14 * 86400)
-    env: dict[str, str] = Field(default_factory=dict)
+    image: Text | None = None
+    memory: Size = 2 * 1024**3
+    cpus: Annotated[Number, Field(gt=0, le=256)] = Decimal(2)
+    disk: Size = 5 * 1024**3
+    lifetime: Duration = 3600
+    idle: Duration = 1800
+    retention: Duration = 14 * 86400
+    env: Annotated[dict[str, Text], AfterValidator(_read_env)] = Field(default_factory=dict)
 
 
-class Check(_Section):
-    """One verification command: a shell line, its time-out, and where it leaves a JUnit XML report."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,59}$")]
-    run: Line
-    timeout: Duration = _Plain(600)
-    report: str | None = None
-
-
-class Verification(_Section):
+class Verification(_Part):
     """How results are judged."""
 
-    repeat: int = Field(default=1, ge=1, le=20)
-    tests: Words | None = None
+    repeat: Annotated[int, Field(ge=1, le=20)] = 1
+    tests: tuple[Glob, ...] | None = None
     weakened: Literal["refuse", "draft"] = "refuse"
     unverified: Literal["comment", "draft"] = "comment"
 
 
-class Commands(_Section):
+class Commands(_Part):
     """Commands the agent may run beyond the presets, and those it may not."""
 
-    allow: Words = ()
-    deny: Words = ()
+    allow: tuple[Annotated[Line, AfterValidator(_read_rule)], ...] = ()
+    deny: tuple[Annotated[Line, AfterValidator(_read_rule)], ...] = ()
 
 
-class Paths(_Section):
+class Paths(_Part):
     """What the agent may not write."""
 
-    protected: Words = ()
+    protected: tuple[Glob, ...] = ()
     workflows: Literal["refuse", "approval"] = "refuse"
 
 
-class Network(_Section):
-    """Package managers or hosts that each phase may reach."""
+class Network(_Part):
+    """Who may be talked to; `setup` None means what the detected package managers need."""
 
-    setup: Words = ()
-    agent: Words = ()
-    checks: Words = ()
-
-
-class Limits(_Section):
-    """Where an episode ends; tokens and cost are the task's over all its episodes."""
-
-    steps: int = Field(default=40, ge=1, le=1000)
-    tool_calls: int = Field(default=120, ge=1, le=10_000)
-    tokens: int = Field(default=2_000_000, ge=1)
-    duration: Duration = _Plain(1800)
-    cost: Money = Decimal("2.00")
-    attempts: int = Field(default=3, ge=1, le=20)
-    files: int = Field(default=100, ge=1, le=3000)
-    patch: Size = _Plain(1024**2)
+    setup: tuple[Host, ...] | None = None
+    agent: tuple[Host, ...] = ()
+    checks: tuple[Host, ...] = ()
 
 
-class Timeouts(_Section):
+class Limits(_Part):
+    """Where an episode ends; tokens and cost (US dollars) are the task's over all its episodes."""
+
+    steps: Whole = 40
+    tool_calls: Whole = 120
+    tokens: Whole = 2_000_000
+    duration: Duration = 1800
+    cost: Number = Decimal("2.00")
+    attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    files: Whole = 100
+    patch: Size = 1024**2
+
+
+class Timeouts(_Part):
     """How long single things may take."""
 
-    clone: Duration = _Plain(120)
-    setup: Duration = _Plain(600)
-    command: Duration = _Plain(120)
-    tests: Duration = _Plain(300)
+    clone: Duration = 120
+    setup: Duration = 600
+    command: Duration = 120
+    tests: Duration = 300
 
 
-class ModelRules(_Section):
+class Model(_Part):
     """Which model is wished for."""
 
-    name: str | None = None
-    reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
+    name: Text | None = None
+    reasoning_effort: Text | None = None
 
 
-class PullRequest(_Section):
+class PullRequest(_Part):
     """How results are published."""
 
-    base: str | None = None
+    base: Annotated[Text, AfterValidator(_read_ref)] | None = None
     publish: Literal["at_once", "after_approval"] = "at_once"
     draft: bool = False
-    labels: Words = ("coder",)
-    reviewers: Words = ()
-    branch: str = "coder/issue-{number}"
-    repair_ci: int = Field(default=0, ge=0, le=10)
+    labels: tuple[Text, ...] = ("coder",)
+    reviewers: tuple[Text, ...] = ()
+    branch: Annotated[Text, AfterValidator(_read_branch)] = "coder/issue-{number}"
+    repair_ci: Annotated[int, Field(ge=0, le=20)] = 0
 
 
-class Config(_Section):
-    """All of it; every key has a default."""
+class Project(_Part):
+    """One package of a monorepo."""
 
-    version: Literal[1] = 1
+    path: Path
+    setup: tuple[Line, ...] | None = None
+    checks: tuple[Check, ...] | None = None
+
+
+def _read_version(value: object) -> object:
+    if value is True:  # which equals 1
+        raise ValueError("expected 1")
+    return value
+
+
+def _nothing_is_empty(value: object) -> object:
+    return {} if value is None else value  # a section whose lines are all comments
+
+
+_Empty = BeforeValidator(_nothing_is_empty)
+
+
+class Config(_Part):
+    """The rules of one repository. `setup` and `checks` are None where the file doesn't say: they are then detected;
+    an empty list means that there are none."""
+
+    version: Annotated[Literal[1], BeforeValidator(_read_version)] = 1
     enabled: bool = True
-    trigger: Trigger = Trigger()
-    grants: GrantsOf = GrantsOf()
-    sandbox: SandboxRules = SandboxRules()
-    setup: Lines = ()
-    checks: Annotated[
-        tuple[Check, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-    ] = ()
-    verification: Verification = Verification()
-    commands: Commands = Commands()
-    paths: Paths = Paths()
-    network: Network = Network()
-    limits: Limits = Limits()
-    timeouts: Timeouts = Timeouts()
-    model: ModelRules = ModelRules()
-    pull_request: PullRequest = PullRequest()
-    projects: tuple[()] = ()
-    instructions: str | None = None
+    trigger: Annotated[Trigger, _Empty] = Field(default_factory=Trigger)
+    grants: Annotated[Grants, _Empty] = Field(default_factory=Grants)
+    sandbox: Annotated[Sandbox, _Empty] = Field(default_factory=Sandbox)
+    setup: tuple[Line, ...] | None = None
+    checks: tuple[Check, ...] | None = None
+    verification: Annotated[Verification, _Empty] = Field(default_factory=Verification)
+    commands: Annotated[Commands, _Empty] = Field(default_factory=Commands)
+    paths: Annotated[Paths, _Empty] = Field(default_factory=Paths)
+    network: Annotated[Network, _Empty] = Field(default_factory=Network)
+    limits: Annotated[Limits, _Empty] = Field(default_factory=Limits)
+    timeouts: Annotated[Timeouts, _Empty] = Field(default_factory=Timeouts)
+    model: Annotated[Model, _Empty] = Field(default_factory=Model)
+    pull_request: Annotated[PullRequest, _Empty] = Field(default_factory=PullRequest)
+    projects: tuple[Project, ...] = ()
+    instructions: Annotated[str, Field(max_length=20_000), AfterValidator(_read_text)] | None = None
     onboarding: bool = True
+
+
+_SECTIONS: Mapping[str, type[_Part]] = {
+    "trigger": Trigger,
+    "grants": Grants,
+    "sandbox": Sandbox,
+    "verification": Verification,
+    "commands": Commands,
+    "paths": Paths,
+    "network": Network,
+    "limits": Limits,
+    "timeouts": Timeouts,
+    "model": Model,
+    "pull_request": PullRequest,
+}
+_PARTS: Mapping[str, type[_Part]] = {**_SECTIONS, "checks": Check, "projects": Project}
+
+NOT_YET: tuple[tuple[str, ...], ...] = (
+    ("trigger", "label"),
+    ("trigger", "assignee"),
+    ("trigger", "bots"),
+    ("sandbox", "idle"),
+    ("verification", "repeat"),
+    ("verification", "tests"),
+    ("verification", "weakened"),
+    ("verification", "unverified"),
+    ("paths", "workflows"),
+    ("network", "agent"),
+    ("model", "reasoning_effort"),
+    ("pull_request", "repair_ci"),
+    ("projects",),
+    ("instructions",),
+)
+"""Keys that nothing acts on yet: they may only say what holds anyway. What gets built leaves this list."""
+
+Loc: TypeAlias = tuple[str | int, ...]
+
+
+def parse(data: bytes | None, *, name: str = ".github/coder.yml") -> Config:
+    """The rules in a file, the defaults where there is none. Any doubt about what was meant is a `ConfigError`."""
+    reader = _Reader(name)
+    value = reader.load(data or b"")
+    try:
+        config = Config.model_validate({} if value is None else value, context={"file": True})
+    except ValidationError as exc:
+        raise reader.error([reader.problem(e["loc"], e["type"], e.get("ctx", {})) for e in exc.errors()]) from exc
+    if problems := [reader.at(loc, message) for loc, message in _contradictions(config)]:
+        raise reader.error(problems)
+    return config
+
+
+def _contradictions(config: Config) -> Iterator[tuple[Loc, str]]:
+    """What no single value shows."""
+    default = Config()
+    for key in NOT_YET:
+        if _get(config, key) != _get(default, key):
+            yield key, f"`{'.'.join(key)}` is not supported by this version of coder-bot; leave it out"
+    checks = config.checks or ()
+    for at, check in enumerate(checks):
+        if check.name in {earlier.name for earlier in checks[:at]}:
+            yield ("checks", at, "name"), f"there is another check named `{check.name}`"
+    longest = max((check.timeout for check in checks), default=Check.model_fields["timeout"].default)
+    for what, needed in (("`limits.duration`", config.limits.duration), ("the longest check", longest)):
+        if config.sandbox.lifetime <= needed:
+            have = show_duration(config.sandbox.lifetime)
+            told = f"`sandbox.lifetime` ({have}) must outlast {what} ({show_duration(needed)})"
+            yield ("sandbox", "lifetime"), told
+
+
+def _get(config: Config, key: tuple[str, ...]) -> Any:
+    value: Any = config
+    for name in key:
+        value = getattr(value, name)
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ceilings:
-    """The operator's limits, which bind every repository. `images` None means any."""
+    """The operator's limits, which bind every repository. `images` None means any image."""
 
-    lifetime: int
-    duration: int
-    cost: Decimal
-    memory: int
-    images: frozenset[str] | None
-
-
-_NOT_YET = (
-    "trigger.label",
-    "trigger.assignee",
-    "trigger.bots",
-    "verification.repeat",
-    "verification.tests",
-    "verification.unverified",
-    "verification.weakened",
-    "paths.workflows",
-    "network.agent",
-    "pull_request.repair_ci",
-    "projects",
-    "instructions",
-    "model.reasoning_effort",
-)
-"""Keys whose behaviour this version does not have: they may stand there with their default, and nothing else."""
-
-_HIDES_STATUS = re.compile(
-    r"\|\|\s*(?:true|:|exit\s+0)\b|;\s*(?:true|:|exit\s+0)\s*$|&\s*$|\bset\s+\+e\b|\|\|\s*:\s*$"
-)
-_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(?::\d{1,5})?")
-_BRANCH = re.compile(r"(?!.*(?:\.\.|//|@\{|\.lock(?:/|$)))[A-Za-z0-9_](?:[A-Za-z0-9._/-]*[A-Za-z0-9_-])?")
-
-
-def parse(data: bytes | None) -> Config:
-    """The rules in a file's bytes; None (no file) and an empty file are the defaults. ConfigError says what is wrong,
-    where, and what was probably meant."""
-    values, places = _load(data or b"")
-    try:
-        config = Config.model_validate(values)
-    except ValidationError as exc:
-        raise ConfigError(tuple(_problem(item, places) for item in exc.errors())) from exc
-    found = [_at(places, key, message) for key, message in _crossed(config, values)]
-    if found:
-        raise ConfigError(tuple(found))
-    return config
+    lifetime: int = 4 * 3600
+    duration: int = 2 * 3600
+    cost: Decimal = Decimal(20)
+    tokens: int = 20_000_000
+    steps: int = 400
+    tool_calls: int = 2_000
+    memory: int = 8 * 1024**3
+    cpus: Decimal = Decimal(8)
+    disk: int = 50 * 1024**3
+    images: frozenset[str] | None = None
+    network_all: bool = False
 
 
 def over(config: Config, ceilings: Ceilings) -> tuple[Problem, ...]:
     """Where the rules ask for more than the operator gives."""
-    said = []
-    if config.sandbox.lifetime > ceilings.lifetime:
-        said.append(("sandbox.lifetime", f"the operator allows {ceilings.lifetime} seconds"))
-    if config.limits.duration > ceilings.duration:
-        said.append(("limits.duration", f"the operator allows {ceilings.duration} seconds"))
-    if config.limits.cost > ceilings.cost:
-        said.append(("limits.cost", f"the operator allows ${ceilings.cost}"))
-    if config.sandbox.memory > ceilings.memory:
-        said.append(("sandbox.memory", f"the operator allows {ceilings.memory} bytes"))
+    asked: tuple[tuple[str, Any, Any, Callable[[Any], str]], ...] = (
+        ("sandbox.memory", config.sandbox.memory, ceilings.memory, show_size),
+        ("sandbox.cpus", config.sandbox.cpus, ceilings.cpus, str),
+        ("sandbox.disk", config.sandbox.disk, ceilings.disk, show_size),
+        ("sandbox.lifetime", config.sandbox.lifetime, ceilings.lifetime, show_duration),
+        ("limits.steps", config.limits.steps, ceilings.steps, str),
+        ("limits.tool_calls", config.limits.tool_calls, ceilings.tool_calls, str),
+        ("limits.tokens", config.limits.tokens, ceilings.tokens, str),
+        ("limits.duration", config.limits.duration, ceilings.duration, show_duration),
+        ("limits.cost", config.limits.cost, ceilings.cost, str),
+    )
+    said = [
+        (key, f"`{key}` is {show(wanted)}; whoever runs this bot allows at most {show(most)}")
+        for key, wanted, most, show in asked
+        if wanted > most
+    ]
     image = config.sandbox.image
     if image is not None and ceilings.images is not None and image not in ceilings.images:
-        said.append(("sandbox.image", f"the operator allows {', '.join(sorted(ceilings.images))}"))
-    return tuple(Problem(line=0, column=0, key=key, message=f"{key}: {message}") for key, message in said)
-
-
-def schema() -> dict[str, Any]:
-    """JSON Schema of the file, for editors."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Config.model_json_schema(),
-        "title": "coder.yml",
-    }
+        said.append(("sandbox.image", f"whoever runs this bot does not allow the image `{image}`"))
+    said += [
+        (f"network.{name}", f"`network.{name}: [all]` is not allowed by whoever runs this bot")
+        for name in ("setup", "agent", "checks")
+        if "all" in (getattr(config.network, name) or ()) and not ceilings.network_all
+    ]
+    return tuple(Problem(line=0, column=0, key=key, message=message) for key, message in said)
 
 
 def render(config: Config) -> str:
-    """The rules as a file that `parse` reads back to the same rules."""
-    return yaml.safe_dump(_plain(config), sort_keys=False, allow_unicode=True, width=110).strip()
+    """The rules with every default filled in, as a file that `parse` reads back to the same value."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=10_000)
 
 
-def _plain(value: object) -> Any:
-    if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        return {name: _written(fields[name].metadata, getattr(value, name)) for name in fields}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return float(value) if isinstance(value, Decimal) else value
+def schema() -> dict[str, Any]:
+    """A JSON Schema for editors: whatever `parse` takes fits, though not all that fits is taken."""
+    document = Config.model_json_schema(mode="serialization")
+    document["title"] = "coder-bot repository config"
+    for name in _SECTIONS:
+        section = document["properties"][name]
+        section["anyOf"] = [{"$ref": section.pop("$ref")}, {"type": "null"}]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document, "type": ["object", "null"]}
 
 
-def _written(metadata: list[Any], value: object) -> Any:
-    schemas = [item for item in metadata if isinstance(item, WithJsonSchema)]
-    if schemas and isinstance(value, int) and "(s|m|h|d)" in str(schemas[0].json_schema):
-        unit = next(name for name in ("d", "h", "m", "s") if value % _UNITS[name] == 0)
-        return f"{value // _UNITS[unit]}{unit}"
-    if schemas and isinstance(value, int) and "GiB" in str(schemas[0].json_schema):
-        unit = next(name for name in ("GiB", "MiB", "KiB", "B") if value % _UNITS[name] == 0)
-        return f"{value // _UNITS[unit]}{unit}"
-    return dict(value) if isinstance(value, dict) else _plain(value)
+class _Refused(yaml.YAMLError):
+    """YAML that is well-formed and still not taken."""
+
+    def __init__(self, event: Any, message: str) -> None:
+        super().__init__(message)
+        self.line, self.column, self.message = event.start_mark.line, event.start_mark.column, message
 
 
-def _crossed(config: Config, values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What no single key shows."""
-    said: list[tuple[str, str]] = []
-    longest = max([config.limits.duration, *(check.timeout for check in config.checks)])
-    if config.sandbox.lifetime <= longest:
-        said.append(("sandbox.lifetime", f"must outlast limits.duration and every check ({longest} seconds)"))
-    names = [check.name for check in config.checks]
-    said += [
-        ("checks", f"the name {name!r} is used twice") for name in sorted({n for n in names if names.count(n) > 1})
-    ]
-    for place, check in enumerate(config.checks):
-        if _HIDES_STATUS.search(check.run):
-            said.append(
-                (f"checks.{place}.run", "hides the exit status of its command; a check has to be able to fail")
-            )
-        if check.report is not None and (check.report.startswith("/") or ".." in check.report.split("/")):
-            said.append((f"checks.{place}.report", "must be a path inside the repository"))
-    for kind in ("ask", "plan"):
-        if set(getattr(config.grants, kind)) - {"read"}:
-            said.append((f"grants.{kind}", "can only be narrowed; the most it may have is [read]"))
-    for key in ("allow", "deny"):
-        for place, rule in enumerate(getattr(config.commands, key)):
-            if problem := rule_problem(rule):
-                said.append((f"commands.{key}.{place}", problem))
-    for phase in ("setup", "agent", "checks"):
-        for place, entry in enumerate(getattr(config.network, phase)):
-            if entry == "all" or not (
-                _HOST.fullmatch(entry) and ("." in entry or ":" in entry or entry in PACKAGE_MANAGERS)
-            ):
-                managers = ", ".join(sorted(PACKAGE_MANAGERS))
-                said.append((f"network.{phase}.{place}", f"{entry!r} is neither a host nor one of {managers}"))
-    branch = config.pull_request.branch
-    try:
-        name = branch.format(number=1)
-    except (KeyError, ValueError, IndexError, AttributeError):
-        name = ""
-    if "{number}" not in branch or not _BRANCH.fullmatch(name):
-        said.append(("pull_request.branch", "must be a branch name that holds {number}"))
-    for key in _NOT_YET:
-        section, _, field = key.partition(".")
-        now, default = getattr(config, section), getattr(Config(), section)
-        if (getattr(now, field) if field else now) != (getattr(default, field) if field else default):
-            said.append((key, f"{key} is not supported by this version of coder-bot; leave it out"))
-    return said
+class _Loader(yaml.SafeLoader):
+    """Composes nodes, and refuses while it goes what is costly (depth, aliases) or of no use here (tags)."""
 
-
-Places = dict[str, tuple[int, int]]
-
-
-def _load(data: bytes) -> tuple[dict[str, Any], Places]:
-    if len(data) > SIZE_LIMIT:
-        raise _single(1, 1, f"the file is larger than {SIZE_LIMIT} bytes")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as exc:
-        line = data[: exc.start].count(b"\n") + 1
-        raise _single(line, 1, "the file is not UTF-8 text") from exc
-    places: Places = {}
-    try:
-        # Parsing by events first: an alias, a tag or great depth is refused before anything is built from it.
-        _look_over(text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as exc:
-        mark = exc.problem_mark or exc.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise _single(line, column, f"this is no YAML: {exc.problem or 'it can not be read'}") from exc
-    except yaml.YAMLError as exc:
-        raise _single(1, 1, "this is no YAML: it holds a character that is not allowed") from exc
-    if node is None or (isinstance(node, yaml.ScalarNode) and node.tag.endswith(":null")):
-        return {}, places
-    if not isinstance(node, yaml.MappingNode):
-        raise _single(node.start_mark.line + 1, node.start_mark.column + 1, "expected keys and values at the top")
-    value = _value(node, "", places)
-    assert isinstance(value, dict)
-    return value, places
-
-
-def _look_over(text: str) -> None:
     depth = 0
-    documents = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        mark = event.start_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _single(line, column, "anchors and aliases are not allowed")
-        if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
-            if documents > 1:
-                raise _single(line, column, "only one document is allowed")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEPTH_LIMIT:
-                raise _single(line, column, "this is nested too deeply")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]  # its stub says nothing of types
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise _Refused(event, "anchors and aliases (`&`, `*`) can't be used here; text needs quotes")
+        if getattr(event, "tag", None) is not None:
+            raise _Refused(event, "tags (`!`) can't be used here; text needs quotes")
+        self.depth += 1
+        if self.depth > DEPTH_LIMIT:
+            raise _Refused(event, "this is nested too deeply")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
-def _value(node: yaml.Node, key: str, places: Places) -> Any:
-    places.setdefault(key, (node.start_mark.line + 1, node.start_mark.column + 1))
-    if isinstance(node, yaml.MappingNode):
-        values: dict[str, Any] = {}
-        for name_node, value_node in node.value:
-            line, column = name_node.start_mark.line + 1, name_node.start_mark.column + 1
-            if not isinstance(name_node, yaml.ScalarNode):
-                raise _single(line, column, "a key must be text")
-            name = str(name_node.value)
-            if name in values:
-                raise _single(line, column, f"the key {name!r} stands here twice", key=_join(key, name))
-            child = _join(key, name)
-            values[name] = _value(value_node, child, places)
-            places[child] = (line, column)
-        return values
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(item, _join(key, str(place)), places) for place, item in enumerate(node.value)]
-    try:
-        return yaml.SafeLoader.construct_object(_Constructor(), node, deep=True)
-    except (yaml.YAMLError, ValueError, OverflowError) as exc:
-        line, column = places[key]
-        raise _single(line, column, "this value can't be read", key=key) from exc
+class _Reader:
+    """One file on its way to a value, with the place of everything in it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes: dict[Loc, yaml.Node] = {}
+        self.keys: dict[Loc, yaml.Node] = {}
+        self.problems: list[Problem] = []
+
+    def load(self, data: bytes) -> Any:
+        """Plain values; sequences as tuples."""
+        text = self._text(data)
+        try:
+            node = _Loader(text).get_single_node()
+        except _Refused as exc:
+            raise self._stop(exc.line, exc.column, exc.message) from exc
+        except yaml.MarkedYAMLError as exc:
+            raise self._broken(text, exc) from exc
+        except yaml.reader.ReaderError as exc:
+            before = text[: exc.position]
+            column = len(before) - before.rfind("\n") - 1
+            raise self._stop(before.count("\n"), column, "this character can't be in a YAML file") from exc
+        value = None if node is None else self._plain(node, ())
+        if self.problems:
+            raise self.error(self.problems)
+        return value
+
+    def _text(self, data: bytes) -> str:
+        if len(data) > SIZE_LIMIT:
+            raise self._stop(0, 0, f"the file is larger than {show_size(SIZE_LIMIT)}")
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise self._stop(0, 0, "the file is UTF-16; save it as UTF-8")
+        try:
+            return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+        except UnicodeDecodeError as exc:
+            before = exc.object[: exc.start]
+            column = len(before[before.rfind(b"\n") + 1 :].decode("utf-8"))
+            raise self._stop(before.count(b"\n"), column, "the file is not UTF-8 here") from exc
+
+    def _broken(self, text: str, exc: yaml.MarkedYAMLError) -> ConfigError:
+        mark = exc.problem_mark
+        assert mark is not None, "whatever PyYAML finds wrong with the syntax, it says where"
+        line = [*re.split("\r\n|[\n\r\x85\u2028\u2029]", text), ""][mark.line]
+        context = exc.context or ""
+        if "quoted scalar" in context and "end of stream" in (exc.problem or ""):
+            assert exc.context_mark is not None, "and here where the quote began"
+            return self._stop(exc.context_mark.line, exc.context_mark.column, "this quote is never closed")
+        if "\t" in line[: len(line) - len(line.lstrip())] or line[mark.column : mark.column + 1] == "\t":
+            return self._stop(mark.line, mark.column, "a tab can't be used here; indent with spaces")
+        if "single document" in context:
+            return self._stop(mark.line, mark.column, "the file must be a single document (one `---` at most)")
+        told = "this is no valid YAML; look for a wrong indent, or text that needs quotes"
+        return self._stop(mark.line, mark.column, told)
+
+    def _plain(self, node: yaml.Node, loc: Loc) -> Any:
+        self.nodes[loc] = node
+        match node:
+            case yaml.MappingNode():
+                return self._mapping(node, loc)
+            case yaml.SequenceNode():
+                return tuple(self._plain(item, (*loc, at)) for at, item in enumerate(node.value))
+            case _:
+                return _scalar(node)
+
+    def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.problems.append(_problem(key, loc, "a key must be text"))
+                continue
+            inner = (*loc, key.value)
+            if inner in self.keys:
+                first = self.keys[inner].start_mark.line + 1
+                self.problems.append(_problem(key, inner, f"`{key.value}` is here twice (first in line {first})"))
+                continue
+            self.keys[inner] = key
+            found[key.value] = self._plain(value, inner)
+        return found
+
+    def problem(self, loc: Loc, kind: str, facts: Mapping[str, Any]) -> Problem:
+        """One of pydantic's errors in our words."""
+        if kind == "extra_forbidden":
+            return _problem(self.keys[loc], loc, _unknown(loc))
+        if kind == "missing":
+            return _problem(self.nodes[loc[:-1]], loc, f"`{loc[-1]}` is missing")
+        node = self.nodes[loc]
+        message = str(facts["error"]) if kind == "value_error" else _EXPECTED[kind].format_map(facts)
+        said = f"{message}, found {_found(node)}"
+        if kind == "literal_error" and isinstance(node, yaml.ScalarNode):
+            words = re.findall(r"'(\w+)'", facts["expected"])
+            if close := difflib.get_close_matches(node.value, words, n=1):
+                said += f"; did you mean `{close[0]}`?"
+        if kind == "string_type" and isinstance(node, yaml.ScalarNode) and not node.tag.endswith(":null"):
+            said += "; put it in quotes"
+        return _problem(node, loc, said)
+
+    def at(self, loc: Loc, message: str) -> Problem:
+        """A problem with that value, or with the nearest part of the file that holds it."""
+        inside = loc
+        while inside not in self.nodes:
+            inside = inside[:-1]
+        return _problem(self.nodes[inside], loc, message)
+
+    def error(self, problems: list[Problem]) -> ConfigError:
+        ordered = sorted(problems, key=lambda p: (p.line, p.column))
+        return ConfigError(tuple(ordered[:PROBLEM_LIMIT]), name=self.name)
+
+    def _stop(self, line: int, column: int, message: str) -> ConfigError:
+        return self.error([Problem(line=line + 1, column=column + 1, key="", message=message)])
 
 
-class _Constructor(yaml.SafeLoader):
-    """Builds single scalars; it never reads a stream."""
-
-    def __init__(self) -> None:
-        super().__init__("")
-
-
-def _problem(item: Any, places: Places) -> Problem:
-    path = [str(part) for part in item["loc"] if not str(part).startswith("function-")]
-    key = ".".join(path)
-    if item["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(path[-1], _known(path[:-1]), n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        return _at(places, key, f"unknown key {path[-1]!r}{hint}")
-    return _at(places, key, _sentence(item))
-
-
-def _sentence(item: Any) -> str:
-    kinds = {
-        "string_type": "text",
-        "bool_type": "true or false",
-        "int_type": "a whole number",
-        "tuple_type": "a list",
-        "dict_type": "keys and values",
-        "model_type": "keys and values",
-        "model_attributes_type": "keys and values",
-    }
-    if item["type"] in kinds:
-        return f"expected {kinds[item['type']]}, found {_shown(item['input'])}"
-    if item["type"] == "missing":
-        return "is missing"
-    message: str = item["msg"]
-    return message.removeprefix("Value error, ").replace("Input should be", "should be")
+_EXPECTED = {
+    "string_type": "expected text",
+    "bool_type": "expected true or false",
+    "int_type": "expected a whole number",
+    "tuple_type": "expected a list",
+    "dict_type": "expected keys and values",
+    "model_type": "expected keys and values",
+    "literal_error": "expected {expected}",
+    "greater_than": "expected more than {gt}",
+    "greater_than_equal": "expected at least {ge}",
+    "less_than_equal": "expected at most {le}",
+    "string_too_long": "expected at most {max_length} characters",
+}
+"""Every kind of error that the models above can give."""
 
 
-def _known(path: list[str]) -> list[str]:
-    model: type[BaseModel] = Config
-    for part in path:
-        if part.isdecimal():
-            continue
-        field = model.model_fields.get(part)
-        if part == "checks":
-            model = Check
-        elif field is not None and isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            model = field.annotation
-        else:
-            return []
-    return list(model.model_fields)
+def _problem(node: yaml.Node, loc: Loc, message: str) -> Problem:
+    mark = node.start_mark
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+    return Problem(line=mark.line + 1, column=mark.column + 1, key=key, message=message)
 
 
-def _at(places: Places, key: str, message: str) -> Problem:
-    near = key
-    while near and near not in places:
-        near = near.rpartition(".")[0]
-    line, column = places.get(near, (1, 1))
-    return Problem(line=line, column=column, key=key, message=message if key in message else f"{key}: {message}")
+def _scalar(node: yaml.Node) -> Any:
+    """YAML's meaning of a plain word, without its surprises: dates, octal and base-60 numbers stay text."""
+    text: str = node.value
+    match node.tag.removeprefix("tag:yaml.org,2002:"):
+        case "null":
+            return None
+        case "bool":
+            return text.lower() in ("true", "yes", "on")
+        case "int" if re.fullmatch(r"[+-]?(?:0|[1-9][0-9_]{0,30})", text):
+            return int(text.replace("_", ""))
+        case "float" if re.fullmatch(r"[+-]?[0-9]{1,30}\.[0-9]{0,30}", text):
+            return Decimal(text)
+        case "float" if text.lower().endswith((".inf", ".nan")):
+            return Decimal("NaN")
+        case _:
+            return text
 
 
-def _single(line: int, column: int, message: str, *, key: str = "") -> ConfigError:
-    return ConfigError((Problem(line=line, column=column, key=key, message=message),))
+def _found(node: yaml.Node) -> str:
+    match node:
+        case yaml.MappingNode():
+            return "keys and values"
+        case yaml.SequenceNode():
+            return "a list"
+        case _ if node.tag.endswith(":null"):
+            return "nothing"
+        case _ if node.tag.endswith(":bool"):
+            word = "true" if _scalar(node) else "false"
+            return word if word == node.value else f"{word} (that is what YAML takes `{node.value}` for)"
+        case _:
+            text = "".join(c if c.isprintable() and c != "`" else "�" for c in node.value)
+            text = text if len(text) <= 80 else text[:80] + "…"
+            return f'`"{text}"`' if getattr(node, "style", None) else f"`{text}`"
 
 
-def _join(key: str, name: str) -> str:
-    return f"{key}.{name}" if key else name
-
-
-def _shown(value: object) -> str:
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return "a list"
-    return "keys and values" if isinstance(value, dict) else repr(value)[:60]
+def _unknown(loc: Loc) -> str:
+    part: type[_Part] = Config
+    for step in loc[:-1]:
+        part = _PARTS[step] if isinstance(step, str) else part
+    key = str(loc[-1])
+    said = f"there is no key `{key}`"
+    homes = [name for name, section in _SECTIONS.items() if key in section.model_fields]
+    if homes and part is Config:
+        return f"{said} here; it belongs under `{homes[0]}`"
+    close = difflib.get_close_matches(key, part.model_fields, n=1)
+    return f"{said}; did you mean `{close[0]}`?" if close else f"{said} here"

@@ -29,12 +29,15 @@ _CLOSING = re.compile(
     r"(?:(?:[\w.-]{1,100}/[\w.-]{1,100})?#\d|gh-\d|[^\s\]]{0,80}\]\(|https?://))",
     re.IGNORECASE,
 )
+_OWN_ISSUE = re.compile(r"Fix #\d+: ")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 _RUN = re.compile(r"`+")
 _OPENING = re.compile(r"( {0,3}(?:(?:[-+*]|\d{1,9}[.)]) {1,4})*)(`{3,}(?=[^`]*$)|~{3,})")
 _DETAILS = re.compile(r"<(/?)details\b", re.IGNORECASE)
 _NEAR = 400
 """A cut this close behind a line end is made at the line end."""
+_CLOSING_ROOM = 64
+"""Characters kept for closing what is open at a cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +82,11 @@ def one_line(text: str, limit: int) -> str:
     """The text as a title or the first line of a commit message: one line of at most `limit` characters that mentions
     nobody and closes no issue."""
     line = " ".join(clean(text).split())
-    for _ in range(2):
-        shown = _disarmed(line).replace("@", f"@{_BREAK}")
-        if len(shown) <= limit:
-            return shown
-        line = line[: max(0, limit - 1 - (len(shown) - len(line)))].rstrip() + "…"
-    return shown[:limit]
+    # The fallback title of a pull request begins with the task's own issue.
+    own = _OWN_ISSUE.match(line)
+    begin = own.end() if own else 0
+    line = line[:begin] + _disarmed(line[begin:]).replace("@", f"@{_BREAK}")
+    return line if len(line) <= limit else f"{line[: max(0, limit - 1)].rstrip()}…"[:limit]
 
 
 def truncate(text: str, limit: int, note: str) -> str:
@@ -93,21 +95,17 @@ def truncate(text: str, limit: int, note: str) -> str:
     if len(text) <= limit:
         return text
     tail = f"\n\n… *{note}*"
-    kept = text[: max(0, limit - len(tail))]
-    while True:
-        open_blocks = _open(kept)
-        closers = "".join(f"\n{closer}" for _, closer in reversed(open_blocks))
-        room = limit - len(tail) - len(closers)
-        if len(kept) <= room:
-            return (kept + closers + tail)[:limit]
-        # Dropping the innermost block whole makes room when what closes the blocks is itself too long.
-        start = open_blocks[-1][0]
-        kept = kept[:start] if room <= start else _cut(kept, room)
-
-
-def _cut(text: str, limit: int) -> str:
-    line_end = text.rfind("\n", limit - _NEAR, limit)
-    return text[: line_end if line_end > 0 else limit]
+    if limit < len(tail):
+        return tail.strip()[:limit]
+    kept = text[: max(0, limit - len(tail) - _CLOSING_ROOM)]
+    line_end = kept.rfind("\n", max(0, len(kept) - _NEAR))
+    kept = kept[:line_end] if line_end > 0 else kept
+    blocks = _open(kept)
+    while sum(len(closer) + 1 for _, closer in blocks) > _CLOSING_ROOM:
+        # What can't be closed in that room is left out from where it begins.
+        start, _ = blocks.pop()
+        kept = kept[:start]
+    return (kept + "".join(f"\n{closer}" for _, closer in reversed(blocks)) + tail)[:limit]
 
 
 def _disarmed(text: str) -> str:

@@ -6,7 +6,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import groupby
 
+from bot.domain import invisible
 from bot.domain.errors import UserError
 
 ROOT = "/workspace/repo"
@@ -24,8 +26,8 @@ def resolve(path: str) -> str:
         raise UserError("The path is empty.")
     if len(path) > LIMIT:
         raise UserError(f"The path is longer than {LIMIT} characters.")
-    if any(unicodedata.category(char) in ("Cc", "Cs") for char in path):
-        raise UserError("The path holds control characters.")
+    if found := invisible.find(path) or ("a line end or a tab" if set("\n\t") & set(path) else None):
+        raise UserError(f"The path holds a character that can't be seen: {found}.")
     if "\\" in path:
         raise UserError("Paths are written with /, not \\.")
     if path.startswith("~") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", path):
@@ -39,13 +41,13 @@ def resolve(path: str) -> str:
     if ".." in parts:
         raise UserError("Paths may not hold `..`.")
     if not parts:
-        raise UserError("That is the repository's top folder itself.")
+        raise UserError("That is the repository's top folder itself; where a folder is meant, name it `.`.")
     return "/".join(parts)
 
 
 def is_protected(path: str, globs: Sequence[str]) -> str | None:
     """Why the agent may not write a (resolved) path, or None."""
-    parts = [_folded(part) for part in path.split("/")]
+    parts = _parts(path)
     if any(part == ".git" or re.fullmatch(r"git~\d+", part) for part in parts):
         return "`.git` belongs to git"
     if "/".join(parts) in CONFIG_FILES:
@@ -58,8 +60,20 @@ def is_protected(path: str, globs: Sequence[str]) -> str | None:
 
 def is_workflow(path: str) -> bool:
     """Whether GitHub Actions would run a file at this path."""
-    folded = "/".join(_folded(part) for part in path.split("/"))
-    return folded.startswith(".github/workflows/")
+    return _parts(path)[:2] == [".github", "workflows"]
+
+
+def leads_out(word: str) -> bool:
+    """Whether a word of a command names, or holds behind `=`, `:`, `,` or a short option, a path outside of the
+    repository. A word that only looks like one counts as one."""
+    glued = [word[2:]] if word.startswith("-") else []
+    for piece in [*re.split("[=:,;]", word), *glued]:
+        path = piece.lstrip("@+!^<\"'(")
+        if path.startswith("~") or ".." in path.split("/"):
+            return True
+        if path.startswith("/") and path != ROOT and not path.startswith(f"{ROOT}/"):
+            return True
+    return False
 
 
 def matches(path: str, glob: str) -> bool:
@@ -70,21 +84,33 @@ def matches(path: str, glob: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _pattern(glob: str) -> re.Pattern[str]:
+    """As a regular expression that never goes back over what it has matched: after `*` (and likewise after `**`) the
+    nearest place where the next fixed part fits is always right, but for the last part, which is anchored."""
     wanted = glob.strip("/") if "/" in glob.strip("/") else f"**/{glob.strip('/')}"
-    out = ""
-    for token in re.findall(r"\*\*/|\*\*|\*|\?|[^*?]+", wanted):
-        match token:
-            case "**/":
-                out += "(?:[^/]+/)*"
-            case "**":
-                out += ".*"
-            case "*":
-                out += "[^/]*"
-            case "?":
-                out += "[^/]"
-            case _:
-                out += re.escape(token)
-    return re.compile(f"{out}(?:/.*)?", re.DOTALL)
+    out, is_after_deep = "", False
+    chunks = [(is_deep, list(run)) for is_deep, run in groupby(wanted.split("/"), lambda part: part == "**")]
+    for place, (is_deep, parts) in enumerate(chunks):
+        is_last = place == len(chunks) - 1
+        if is_deep:
+            is_after_deep = True
+            out += ".+" if is_last else ""
+            continue
+        fixed = "/".join(map(_segment, parts)) + ("(?:/.*)?" if is_last else "/")
+        deep = f"(?:[^/]+/)*{fixed}" if is_last else f"(?>(?:[^/]+/)*?{fixed})"
+        out += deep if is_after_deep else fixed
+    return re.compile(out, re.DOTALL)
+
+
+def _segment(glob: str) -> str:
+    first, *others = (re.escape(part).replace(r"\?", "[^/]") for part in glob.split("*"))
+    if not others:
+        return first
+    return first + "".join(f"(?>[^/]*?{part})" for part in others[:-1] if part) + f"[^/]*{others[-1]}"
+
+
+def _parts(path: str) -> list[str]:
+    """The names in a path, as the most forgiving system splits and compares them."""
+    return [_folded(part) for part in re.split(r"[/\\]", path) if part not in ("", ".")]
 
 
 def _folded(part: str) -> str:

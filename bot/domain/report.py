@@ -46,7 +46,7 @@ def _fits(counts: Counts, exit_code: int) -> int:
 
 
 def _closing(text: str) -> Counts | None:
-    lines = [line.rstrip() for line in _ESCAPES.sub("", text).replace("\r", "\n").split("\n")]
+    lines = [line.rstrip() for line in re.split("\r\n|[\r\n]", _ESCAPES.sub("", text))]
     found = [seen for reader in _READERS if (seen := reader(lines)) is not None]
     return max(found, key=lambda seen: seen[0])[1] if found else None
 
@@ -258,15 +258,13 @@ def _ruby(lines: Lines) -> Found | None:
     if (last := _last(_RUBY, lines)) is None:
         return None
     at, match = last
-    said = _numbers(match[0] + lines[at][match.end() :])
-    errors = said.get("error", 0) + said.get("error occurred outside of example", 0)
-    failed = said.get("failure", 0)
+    said = _numbers(lines[at])
+    failed, inside = said.get("failure", 0), said.get("error", 0)
+    outside = sum(number for word, number in said.items() if word.endswith("outside of example"))
     skipped = sum(said.get(word, 0) for word in ("pending", "skip", "omission"))
-    # RSpec's errors outside of examples are no examples; Minitest's errors are runs.
-    inside = said.get("error", 0)
-    return at, Counts(
-        passed=max(0, int(match[1]) - failed - skipped - inside), failed=failed, skipped=skipped, errors=errors
-    )
+    # Minitest's errors are runs that came to nothing; RSpec's are outside of its examples.
+    passed = max(0, int(match[1]) - failed - skipped - inside)
+    return at, Counts(passed=passed, failed=failed, skipped=skipped, errors=inside + outside)
 
 
 _PHPUNIT_OK = re.compile(rf"OK \({_N} tests?, [0-9]+ assertions?\)$")

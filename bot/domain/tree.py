@@ -106,8 +106,9 @@ def _inline(content: bytes) -> str | None:
 
 def _check(path: str) -> None:
     for name in path.split("/"):
-        plain = name.casefold().rstrip(" .")
-        if not plain or plain in (".git", "git~1") or "\0" in name:
+        # Other systems' spellings of `.git` are refused by git's own checks on a server as well.
+        hidden = name.casefold().rstrip(" .") in (".git", "git~1")
+        if hidden or name in ("", ".", "..") or "\0" in name:
             raise ValueError(f"{path!r} is no path git takes")
 
 

@@ -63,6 +63,7 @@ class EmbeddedEngine:
         self._clock = clock
         self._workers = workers
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._preempted: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
 
     async def enqueue(self, stage: Stage, key: str, run_at: datetime | None = None) -> None:
@@ -75,8 +76,10 @@ class EmbeddedEngine:
     async def preempt(self, key: str) -> None:
         running = self._running.get(key)
         if running is not None and running is not asyncio.current_task():
+            self._preempted.add(running)
             running.cancel()
             await asyncio.wait([running])
+            self._preempted.discard(running)
 
     async def recover(self) -> None:
         """To be called once, before anything is run: what an earlier process left half done is due again."""
@@ -96,8 +99,11 @@ class EmbeddedEngine:
     async def settle(self) -> None:
         """Runs what is due, and what becomes due by that, until nothing is."""
         while True:
+            self._news.clear()
             await self._start_due()
             if not self._running:
+                if self._news.is_set():
+                    continue  # one ended while we looked, and may have left something due
                 return
             await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
 
@@ -135,6 +141,10 @@ class EmbeddedEngine:
         with structlog.contextvars.bound_contextvars(stage=str(job.stage), key=job.key):
             try:
                 await self._run(job)
+            except asyncio.CancelledError:
+                if asyncio.current_task() in self._preempted:
+                    await self._jobs.end_job(job)  # it is over; at a shutdown it stays, to be gone on with
+                raise
             except LeaseLost:
                 log.info("taken over by a newer run")
             except InfraError as exc:

@@ -12,7 +12,7 @@ from bot.agent import loop, prompts
 from bot.agent.loop import Ended, Submitted
 from bot.agent.tools import Toolbox
 from bot.db.store import Store
-from bot.domain import config, detect, paths
+from bot.domain import detect, paths
 from bot.domain.budget import Allowance, Usage
 from bot.domain.commands_policy import Policy
 from bot.domain.config import Config
@@ -20,6 +20,7 @@ from bot.domain.episode import Code, Episode
 from bot.domain.errors import ModelError, SandboxError
 from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step, spend
+from bot.pipeline import rules as recorded
 from bot.pipeline import talk
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
@@ -74,7 +75,7 @@ async def run(deps: Deps, task_id: str) -> None:
     if task.state is not State.WORKING:
         return
     episode = await deps.store.last_episode(task_id)
-    rules = config.parse(episode.config_text.encode() if episode.config_text is not None else None)
+    rules = recorded.of(episode)
     try:
         sandbox = await connect(deps, task, rules)
     except SandboxError as exc:

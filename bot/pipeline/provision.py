@@ -10,13 +10,14 @@ import structlog
 
 from bot.agent.tools import run_line
 from bot.db.store import SandboxRecord
-from bot.domain import config, detect
+from bot.domain import detect
 from bot.domain.config import PACKAGE_MANAGERS, Config
 from bot.domain.detect import MANIFESTS, Detected
 from bot.domain.episode import Code
 from bot.domain.errors import SandboxError, UserError
 from bot.domain.receipt import Place
 from bot.domain.task import Lease, Stage, State, Task
+from bot.pipeline import rules as recorded
 from bot.pipeline import talk
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
@@ -43,7 +44,7 @@ async def run(deps: Deps, task_id: str) -> None:
     task = replace(task, state=State.PROVISIONING, updated_at=deps.clock())
     await deps.store.save(lease, task, episode, now=deps.clock())
     await talk.tell(deps, task, episode)
-    rules = config.parse(episode.config_text.encode() if episode.config_text is not None else None)
+    rules = recorded.of(episode)
     try:
         if not await _is_there(deps, task, rules):
             await _make(deps, lease, task, rules)
@@ -87,6 +88,7 @@ async def _make(deps: Deps, lease: Lease, task: Task, rules: Config) -> None:
         await workspace.check_out(sandbox, task.base_sha)
         checkpoint = await deps.store.checkpoint(task.id)
         await set_up(sandbox, rules)
+        await workspace.note_made(sandbox, task.base_sha)
         if checkpoint is not None:
             await workspace.apply(sandbox, checkpoint.patch)
         await deps.store.put_sandbox(lease, replace(record, ready=True))
@@ -135,7 +137,7 @@ async def set_up(sandbox: Sandbox, rules: Config) -> None:
     lines, _, network = detect.applied(rules, await detected(sandbox))
     if not lines:
         return
-    await sandbox.allow(await _hosts(sandbox, network))
+    await sandbox.allow(await hosts(sandbox, network))
     try:
         for line in lines:
             result = await run_line(sandbox, line, env=sandbox.proxy_env, timeout_s=rules.timeouts.setup)
@@ -161,23 +163,23 @@ _ASK = {
 """How each package manager is asked where it gets packages from, so that mirrors work and no host is written here."""
 
 
-async def _hosts(sandbox: Sandbox, network: Sequence[str]) -> frozenset[str]:
+async def hosts(sandbox: Sandbox, network: Sequence[str]) -> frozenset[str]:
     """The hosts behind a network list: names as they are, a package manager's by asking the manager itself."""
-    hosts: set[str] = set()
+    names: set[str] = set()
     for entry in network:
         if entry not in PACKAGE_MANAGERS:
-            hosts.add(entry)
+            names.add(entry)
             continue
         if entry not in _ASK:
-            raise SetupFailed(f"`network.setup: [{entry}]` is not supported by this version; list its hosts instead.")
+            raise SetupFailed(f"`{entry}` under `network` is not supported by this version; list its hosts instead.")
         # Not from inside the repository: a project's own configuration must not decide whom it may talk to.
         asked = await sandbox.exec(_ASK[entry], cwd=WORKSPACE, timeout_s=workspace.QUICK_S)
         found = [urlsplit(word) for word in asked.stdout.decode("utf-8", "replace").split()]
-        names = {f"{url.hostname}:{url.port}" if url.port else str(url.hostname) for url in found if url.hostname}
-        if not asked.ok or not names:
+        told = {f"{url.hostname}:{url.port}" if url.port else str(url.hostname) for url in found if url.hostname}
+        if not asked.ok or not told:
             raise SetupFailed(f"`{entry}` did not say where it gets packages from.\n{tail(asked)}")
-        hosts |= names
-    return frozenset(hosts)
+        names |= told
+    return frozenset(names)
 
 
 def place(provider: SandboxProvider, record: SandboxRecord) -> Place:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import structlog
 
 from bot.db.store import Checkpoint
-from bot.domain import comment, config
+from bot.domain import comment
 from bot.domain.config import Config
 from bot.domain.episode import Code, Episode
 from bot.domain.errors import GitHubError, UserError
@@ -16,6 +16,7 @@ from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.tree import Entry, publishable
 from bot.domain.verification import Passed, judge
 from bot.github.client import Repository, TreeEntry
+from bot.pipeline import rules as recorded
 from bot.pipeline import talk
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
@@ -44,7 +45,7 @@ async def run(deps: Deps, task_id: str) -> None:
     if not isinstance(verdict, Passed) or saved.checkpoint_id != checkpoint.id:
         await end(deps, lease, task, episode, Code.UNVERIFIED, "The newest change has no passing receipt.")
         return
-    rules = config.parse(episode.config_text.encode() if episode.config_text is not None else None)
+    rules = recorded.of(episode)
     async with deps.github.repository(
         task.installation_id, task.owner, task.name, permissions=PERMISSIONS
     ) as repository:

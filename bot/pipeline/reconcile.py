@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import structlog
 
-from bot.domain import config
 from bot.domain.task import STAGE_OF, State
+from bot.pipeline import rules as recorded
 from bot.pipeline.deps import Deps
 
 log = structlog.get_logger()
@@ -30,7 +30,7 @@ async def run(deps: Deps) -> None:
     for task in tasks.values():
         if task.state is State.WAITING and await deps.store.sandboxes(task.id):
             episode = await deps.store.last_episode(task.id)
-            rules = config.parse(episode.config_text.encode() if episode.config_text is not None else None)
+            rules = recorded.of(episode)
             if deps.clock() - task.updated_at > timedelta(seconds=rules.sandbox.retention):
                 log.info("retention is over", task=task.id)
                 for record in await deps.store.sandboxes(task.id):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -10,7 +11,7 @@ import structlog
 
 from bot.agent.tools import run_line
 from bot.db.store import SandboxRecord
-from bot.domain import comment, config, detect, report
+from bot.domain import comment, detect, report
 from bot.domain.config import Check, Config
 from bot.domain.detect import is_manifest
 from bot.domain.episode import Code, Episode
@@ -21,9 +22,10 @@ from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.transcript import spend
 from bot.domain.tree import tree_id
 from bot.domain.verification import CheckResult, Evidence, Failed, Passed, Unverified, judge
+from bot.pipeline import rules as recorded
 from bot.pipeline import talk
 from bot.pipeline.deps import Deps
-from bot.pipeline.provision import SetupFailed, detected, place, set_up, spec
+from bot.pipeline.provision import SetupFailed, detected, hosts, place, set_up, spec
 from bot.sandbox import workspace
 from bot.sandbox.protocol import Sandbox
 from bot.sandbox.workspace import Origin, Remote, tail
@@ -58,7 +60,7 @@ async def run(deps: Deps, task_id: str) -> None:
     assert checkpoint is not None, "verification is due only once a checkpoint was saved"
     if saved is not None and saved.checkpoint_id == checkpoint.id:
         return  # decided already; what follows is due in the same transaction
-    rules = config.parse(episode.config_text.encode() if episode.config_text is not None else None)
+    rules = recorded.of(episode)
     record = SandboxRecord(name=f"{task.id}-verify", task_id=task.id, kind="verify", provider=deps.provider.name)
     await deps.store.put_sandbox(lease, record)
     sandbox = await deps.provider.create(spec(deps, record.name, "verify", task.id, rules))
@@ -124,13 +126,20 @@ async def examine(
             await workspace.check_out_exactly(sandbox, trees.built)
     except SetupFailed as exc:
         return replace(evidence, problem=redact(str(exc)))
-    await sandbox.allow(frozenset(candidate.rules.network.checks))
+    try:
+        await sandbox.allow(await hosts(sandbox, candidate.rules.network.checks))
+    except SetupFailed as exc:
+        return replace(evidence, problem=redact(str(exc)))
     results = [await _check(sandbox, check, candidate.rules, redact) for check in checks]
     return replace(evidence, checks=tuple(results))
 
 
 async def _check(sandbox: Sandbox, check: Check, rules: Config, redact: Callable[[str], str]) -> CheckResult:
     env = sandbox.proxy_env if rules.network.checks else None
+    if check.report:
+        # A report that lies there before the check has run was written by somebody else.
+        with contextlib.suppress(OSError, ValueError):
+            await sandbox.remove(f"{workspace.REPO}/{check.report}")
     result = await run_line(sandbox, check.run, env=env, timeout_s=check.timeout, trusted_status=True)
     junit = await _report(sandbox, check.report) if check.report else None
     out, err = (stream.decode("utf-8", "replace") for stream in (result.stdout, result.stderr))
@@ -172,7 +181,7 @@ async def _receipt(deps: Deps, task: Task, episode: Episode, evidence: Evidence,
 
 
 async def _model_name(deps: Deps, episode: Episode) -> str:
-    rules = config.parse(episode.config_text.encode() if episode.config_text is not None else None)
+    rules = recorded.of(episode)
     model = deps.model(rules.model.name)
     await model.aclose()
     return model.name

@@ -159,7 +159,9 @@ async def collect(sandbox: Sandbox, base: str, *, max_files: int, max_bytes: int
     had a hand in it."""
     out = f"{SCRATCH}/patch.json"
     await sandbox.write(out, b"")
-    result = await _python(sandbox, "collect", REPO, base, str(max_files), str(max_bytes), out)
+    result = await _python(
+        sandbox, "collect", REPO, base, str(max_files), str(max_bytes), out, f"{SCRATCH}/made.json"
+    )
     if not result.ok:
         raise PatchRefused(f"The changes could not be read from the work tree:\n{tail(result)}")
     try:
@@ -175,6 +177,14 @@ async def collect(sandbox: Sandbox, base: str, *, max_files: int, max_bytes: int
         return Patch.of(*changes)
     except (ValueError, KeyError, TypeError) as exc:
         raise PatchRefused("The changes could not be read from the work tree.") from exc
+
+
+async def note_made(sandbox: Sandbox, base: str) -> None:
+    """Remembers which files set-up has left in the work tree: they are not part of the patch."""
+    await sandbox.write(f"{SCRATCH}/made.json", b"[]")
+    result = await _python(sandbox, "collect", REPO, base, "0", "0", f"{SCRATCH}/made.json", "--made")
+    if not result.ok:
+        raise InfraError("What set-up left in the work tree could not be listed.")
 
 
 async def apply(sandbox: Sandbox, patch: Patch) -> None:

@@ -41,7 +41,9 @@ def create(
     ) -> JSONResponse:
         body = await _body(request)
         if body is None:
-            return _said(413, f"The body is larger than {MAX_BODY} bytes.")
+            refused = _said(413, f"The body is larger than {MAX_BODY} bytes.")
+            refused.headers["connection"] = "close"  # or the rest of it would still be read
+            return refused
         if not webhook.verify(secret, body, request.headers.get("x-hub-signature-256")):
             log.warning("webhook refused", reason="signature", delivery=x_github_delivery)
             return _said(401, "The signature does not fit; is the webhook secret the same on both sides?")

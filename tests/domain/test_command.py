@@ -83,6 +83,7 @@ def test_a_command_begins_a_line_and_its_text_is_the_paragraph_under_it(body: st
         "<details>\n\n/coder fix\n\n</details>",
         "<b>bold</b>\n/coder fix",
         "one ` tick\n/coder fix",
+        "an escaped \\`` tick\n/coder fix",
         "a \\` b\n/coder fix `c`",
         "[link](x) and ![image](y)\n/coder fix",
         "<pre>code</pre>\n/coder fix",

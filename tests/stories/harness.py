@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,16 @@ def submit(title: str = "Add instead of subtracting", summary: str = "The sign w
 
 
 @dataclass
+class Clock:
+    """The bot's time: the machine's, and as far ahead as a test wants."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+@dataclass
 class Story:
     """One bot with one repository and one open issue."""
 
@@ -60,6 +71,7 @@ class Story:
     settings: Settings
     issue: int
     script_file: Path
+    clock: Clock
     repository: str = REPOSITORY
     guids: list[str] = field(default_factory=list)
 
@@ -75,12 +87,18 @@ class Story:
         self.guids.append(delivery.guid)
         return delivery.guid
 
+    async def settle_later(self) -> None:
+        """The same an hour later."""
+        self.clock.ahead += timedelta(hours=1)
+        await self.settle()
+
     async def settle(self) -> None:
         """Lets the bot work, and GitHub tell it about it, until nothing is due."""
         for _ in range(20):
             await self.bot.engine.settle()
             await self.github.settled()
-            if not await self.bot.deps.store.jobs():
+            due = await self.bot.deps.store.next_run()
+            if due is None or due > self.clock():
                 return
         raise AssertionError("the bot does not come to rest")
 
@@ -167,8 +185,9 @@ async def story(files: Mapping[str, bytes] = FILES, **more: str) -> AsyncIterato
     """`more` are settings, by their environment names."""
     async with github_only(files) as (github, settings, issue, script):
         settings = settings_for(github, script.parent, script, **more)
-        async with app.open_bot(settings) as bot, local.listening(bot, github):
-            yield Story(bot=bot, github=github, settings=settings, issue=issue, script_file=script)
+        clock = Clock()
+        async with app.open_bot(settings, clock=clock) as bot, local.listening(bot, github):
+            yield Story(bot=bot, github=github, settings=settings, issue=issue, script_file=script, clock=clock)
         assert github.violations == [], "every request and answer fits GitHub's own OpenAPI"
 
 
@@ -176,4 +195,4 @@ def with_config(text: str, **files: bytes) -> dict[str, bytes]:
     return {**FILES, **files, ".github/coder.yml": text.encode()}
 
 
-__all__ = ["FILES", "Story", "call", "fix", "say", "sample", "story", "submit", "with_config"]
+__all__ = ["FILES", "Story", "call", "fix", "sample", "say", "story", "submit", "with_config"]

@@ -158,17 +158,11 @@ async def test_a_missing_image_is_named_with_what_to_do() -> None:
 
 
 async def test_a_dead_engine_is_told_as_such() -> None:
-    async with story() as s:
-        dead = s.settings.model_copy(update={"docker_host": "unix:///nowhere/docker.sock"})
-        from bot import app
-
-        provider = app.sandbox_provider(dead)
-        object.__setattr__(s.bot.deps, "provider", provider)
+    async with story(DOCKER_HOST="unix:///nowhere/docker.sock") as s:
         await s.comment()
         for _ in range(8):
             await s.settle_later()
-        await nothing_published(s, "SETUP_FAILED", "doctor")
-        await provider.aclose()
+        await nothing_published(s, "SETUP_FAILED", "No Docker engine answers", "doctor")
 
 
 async def test_a_clone_that_fails_is_told_and_its_sandbox_is_killed() -> None:

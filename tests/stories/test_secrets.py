@@ -1,5 +1,4 @@
-"""A token is used in a pristine sandbox by one process, and is then nowhere: not in a file, an environment, an argv, a
-log or a row."""
+"""A token is used by one process in a pristine sandbox, and is then nowhere: no file, environment, argv, log or row."""
 
 from __future__ import annotations
 
@@ -8,29 +7,28 @@ import base64
 from pathlib import Path
 
 from bot.domain.task import State
-from tests.stories.harness import call, fix, say, story, submit
+from tests.stories.harness import FILES, call, fix, say, story, submit
 
-HUNT = "\n".join(
-    [
-        "import os, pathlib",
-        "out = open('hunt.bin', 'wb')",
-        "for path in list(pathlib.Path('/proc').glob('[0-9]*/environ')) + list(pathlib.Path('/proc').glob('[0-9]*/cmdline')):",
-        "    try: out.write(path.read_bytes())",
-        "    except OSError: pass",
-        "for root in ('/workspace', '/tmp', '/run', '/etc', '/home', '/root'):",
-        "    for folder, _, names in os.walk(root):",
-        "        for name in names:",
-        "            try:",
-        "                path = pathlib.Path(folder, name)",
-        "                if path.is_file() and path.name != 'hunt.bin': out.write(path.read_bytes())",
-        "            except OSError: pass",
-        "",
-    ]
-)
+HUNT = """\
+import os, pathlib
+out = open("hunt.bin", "wb")
+for name in ("environ", "cmdline"):
+    for path in pathlib.Path("/proc").glob(f"[0-9]*/{name}"):
+        try: out.write(path.read_bytes())
+        except OSError: pass
+for root in ("/workspace", "/tmp", "/run", "/etc", "/home", "/root"):
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = pathlib.Path(folder, name)
+            try:
+                if name != "hunt.bin" and path.is_file() and path.stat().st_size < 200_000:
+                    out.write(path.read_bytes())
+            except OSError: pass
+"""
 
 
 async def test_no_token_is_left_anywhere(capfd: object) -> None:
-    async with story() as s:
+    async with story({**FILES, ".gitignore": b"hunt.bin\n"}) as s:
         s.script(
             say(call("write_file", path="hunt.py", contents=HUNT)),
             say(

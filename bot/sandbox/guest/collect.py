@@ -1,6 +1,7 @@
 """Lists what a work tree holds beyond its base commit, as JSON.
 
-Usage: `collect.py REPO BASE MAX_FILES MAX_BYTES OUT`. Git only proposes here: this runs beside whatever the task's own
+Usage: `collect.py REPO BASE MAX_FILES MAX_BYTES OUT MADE`, where MADE lists files that set-up made (`--made`: list
+those and nothing else). Git only proposes here: this runs beside whatever the task's own
 commands left behind. Base's ignore rules decide which new files belong to the patch, so that a changed .gitignore
 hides nothing and uncovers nothing."""
 
@@ -87,6 +88,13 @@ def main() -> None:
     tree = base_files(repo, base)
     present = sorted(walk(repo))
     skip = ignored(repo, tree, [path for path in present if path not in tree])
+    if sys.argv[6] == "--made":
+        made = [os.fsdecode(path) for path in present if path not in tree and path not in skip]
+        with open(out, "w") as file:
+            json.dump(made, file)
+        return
+    with open(sys.argv[6]) as file:
+        skip |= {os.fsencode(path) for path in json.load(file)}
     changes: list[tuple[bytes, str | None, bytes]] = []
     size, problem = 0, None
     for path in present:
