@@ -312,6 +312,8 @@ async def _is_dirty(repo: Path) -> bool:
 
 
 def _finish(report: Report, as_json: bool) -> None:
+    if report.complaint is not None:
+        _say(f"coder-bot: {report.complaint}")
     if as_json:
         _print_json(report.document)
     else:

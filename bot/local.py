@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from bot.domain.redaction import Redactor
 from bot.domain.task import Task
 from bot.domain.transcript import Step, spend
 from bot.domain.verification import Passed, judge
+from bot.llm.scripted import ScriptedModel
+from bot.llm.spec import parse_spec
 from bot.pipeline.verify import Candidate, examine, prepare
 from bot.sandbox.protocol import SandboxSpec
 from bot.sandbox.workspace import Bundle
@@ -68,10 +70,13 @@ class Report:
     sentence: str
     patch: bytes
     receipt: dict[str, Any] | None
+    complaint: str | None = None
+    """What was wrong with the call, whatever came of it: a script with replies to spare."""
 
     @property
     def passed(self) -> bool:
-        return self.receipt is not None and self.document["code"] == Code.VERIFIED
+        good = self.receipt is not None and self.document["code"] == Code.VERIFIED
+        return good and self.complaint is None
 
 
 async def main_job(settings: Settings, job: Job, say: Say) -> Report:
@@ -91,6 +96,7 @@ async def main_job(settings: Settings, job: Job, say: Say) -> Report:
                 await github.comment(name, issue.number, "/coder fix", author=PERSON)
                 task, episode = await _follow(bot, say, started)
                 report = await _report(bot, github, name, task, episode, started)
+                report = replace(report, complaint=_left_over(job.model, report.document["steps"]))
                 if job.keep:
                     say(f"kept: home {home}, GitHub {github.api_url}; Ctrl-C ends it")
                     await asyncio.Event().wait()
@@ -98,6 +104,13 @@ async def main_job(settings: Settings, job: Job, say: Say) -> Report:
                 return report
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _left_over(spec: str, used: int) -> str | None:
+    """A scripted model has to be played to its end: replies nobody asked for mean that the script is wrong."""
+    kind, file = parse_spec(spec)
+    left = ScriptedModel(Path(file)).unused(used) if kind == "scripted" else 0
+    return f"The script {file} has {left} replies too many." if left else None
 
 
 def _name(repo: Path) -> str:

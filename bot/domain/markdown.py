@@ -29,7 +29,6 @@ _CLOSING = re.compile(
     r"(?:(?:[\w.-]{1,100}/[\w.-]{1,100})?#\d|gh-\d|[^\s\]]{0,80}\]\(|https?://))",
     re.IGNORECASE,
 )
-_OWN_ISSUE = re.compile(r"Fix #\d+: ")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 _RUN = re.compile(r"`+")
 _OPENING = re.compile(r"( {0,3}(?:(?:[-+*]|\d{1,9}[.)]) {1,4})*)(`{3,}(?=[^`]*$)|~{3,})")
@@ -82,10 +81,7 @@ def one_line(text: str, limit: int) -> str:
     """The text as a title or the first line of a commit message: one line of at most `limit` characters that mentions
     nobody and closes no issue."""
     line = " ".join(clean(text).split())
-    # The fallback title of a pull request begins with the task's own issue.
-    own = _OWN_ISSUE.match(line)
-    begin = own.end() if own else 0
-    line = line[:begin] + _disarmed(line[begin:]).replace("@", f"@{_BREAK}")
+    line = _disarmed(line).replace("@", f"@{_BREAK}")
     return line if len(line) <= limit else f"{line[: max(0, limit - 1)].rstrip()}…"[:limit]
 
 

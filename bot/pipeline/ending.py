@@ -10,7 +10,7 @@ from bot.domain.episode import Code, Episode
 from bot.domain.errors import CoderError, GitHubError, InfraError, ModelError, SandboxError, UserError
 from bot.domain.task import Lease, Stage, State, Task
 from bot.pipeline.deps import Deps
-from bot.sandbox.workspace import CloneFailed
+from bot.sandbox.workspace import CloneFailed, PatchRefused
 
 log = structlog.get_logger()
 
@@ -35,6 +35,8 @@ def code_of(error: Exception, stage: Stage) -> tuple[Code, str]:
     match error:
         case CloneFailed():
             return Code.CLONE_FAILED, str(error)
+        case PatchRefused():
+            return Code.WRITE_REFUSED, str(error)
         case ModelError():
             return Code.MODEL_UNUSABLE, str(error)
         case SandboxError(reason="gone"):

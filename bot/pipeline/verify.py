@@ -28,7 +28,7 @@ from bot.pipeline.deps import Deps
 from bot.pipeline.provision import SetupFailed, detected, hosts, place, set_up, spec
 from bot.sandbox import workspace
 from bot.sandbox.protocol import Sandbox
-from bot.sandbox.workspace import Origin, Remote, tail
+from bot.sandbox.workspace import Origin, PatchRefused, Remote, tail
 
 REPORT_LIMIT = 4 * 1024 * 1024
 OUTPUT_KEPT = 6_000
@@ -75,8 +75,8 @@ async def run(deps: Deps, task_id: str) -> None:
                 patch=checkpoint.patch,
                 rules=rules,
             )
-            tree, checks = await prepare(sandbox, candidate)
-        evidence = await examine(sandbox, candidate, tree, checks, redact=deps.redactor.redact)
+            trees, checks = await prepare(sandbox, candidate)
+        evidence = await examine(sandbox, candidate, trees, checks, redact=deps.redactor.redact)
     finally:
         await sandbox.aclose()
         await deps.provider.kill(sandbox.id)
@@ -98,10 +98,14 @@ async def prepare(sandbox: Sandbox, candidate: Candidate) -> tuple[Trees, tuple[
     token of the origin is not needed afterwards."""
     await workspace.clone(sandbox, candidate.origin, candidate.base, timeout_s=candidate.rules.timeouts.clone)
     base = await workspace.listing(sandbox, candidate.base)
+    try:
+        expected = tree_id(base, candidate.patch)
+    except ValueError as exc:
+        raise PatchRefused(f"The change can't be published: {exc}.") from exc
     built = await workspace.build_tree(sandbox, candidate.base, candidate.patch)
     await workspace.check_out_exactly(sandbox, candidate.base)
     _, checks, _ = detect.applied(candidate.rules, await detected(sandbox))
-    return Trees(built=built, expected=tree_id(base, candidate.patch)), checks
+    return Trees(built=built, expected=expected), checks
 
 
 async def examine(

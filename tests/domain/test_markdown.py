@@ -87,8 +87,8 @@ def test_a_block_shows_no_terminal_colours() -> None:
     [
         ("  Mend\n the\tgap ", 120, "Mend the gap"),
         ("Closes #4 for @bob", 120, f"C{B}loses #4 for @{B}bob"),
-        ("Fix #3: It breaks", 120, "Fix #3: It breaks"),
-        ("Fix #3: It closes #4", 120, f"Fix #3: It c{B}loses #4"),
+        ("Fix #3: It breaks", 120, f"F{B}ix #3: It breaks"),
+        ("Fix #3: It closes #4", 120, f"F{B}ix #3: It c{B}loses #4"),
         ("x" * 200, 10, "xxxxxxxxx…"),
         ("\u202e\0", 10, ""),
         ("@" * 100, 10, f"@{B}@{B}@{B}@{B}@…"),

@@ -1,7 +1,7 @@
 """The bot as a process of its own that dies by SIGKILL at a chosen save point.
 
-Usage: `mortal_bot.py PORT LOG [PHASE NUMBER]`. PHASE is `before` or `after` the commit; LOG gets the name of each save point as it is passed. Settings come from the
-environment, as they do for `coder-bot serve`."""
+Usage: `mortal_bot.py PORT LOG [PHASE NUMBER]`. PHASE is `before` or `after` the commit; LOG gets the name of each
+save point as it is passed. Settings come from the environment, as they do for `coder-bot serve`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A token is used by one process in a pristine sandbox, and is then nowhere: no file, environment, argv, log or row."""
+"""A token is used by one process in a pristine sandbox, and is then in no file, environment, argv, log or row."""
 
 from __future__ import annotations
 

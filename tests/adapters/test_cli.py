@@ -1,0 +1,193 @@
+"""The command line as scripts use it: exit codes, and one JSON object as the last line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.demo import sample
+from tests.stories.harness import FILES, call, fix, say, submit
+
+ROOT = Path(__file__).parents[2]
+
+
+def coder_bot(*args: str, stdin: str = "", home: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("CODER_", "GITHUB_", "OPENAI_"))
+    }
+    if home is not None:
+        clean["CODER_HOME"] = str(home)
+    return subprocess.run(
+        [sys.executable, "-m", "bot", *args],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+        env={**clean, **env},
+    )
+
+
+def last_json(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    value = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A git repository of an operator, with a failing test."""
+    folder = tmp_path / "my repo"
+    for name, content in FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for args in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *args], check=True)
+    return folder
+
+
+def script(tmp_path: Path, *replies: dict[str, Any]) -> str:
+    file = tmp_path / "script.jsonl"
+    file.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+    return f"scripted:{file}"
+
+
+def test_a_right_config_and_a_wrong_one(tmp_path: Path) -> None:
+    file = tmp_path / "coder.yml"
+    file.write_text("version: 1\n")
+    assert last_json(coder_bot("config", "check", str(file), "--json")) == {"ok": True, "errors": []}
+    file.write_text("version: 1\nlimts: {}\n")
+    done = coder_bot("config", "check", str(file), "--json")
+    assert done.returncode == 1
+    [error] = last_json(done)["errors"]
+    assert (error["line"], error["column"], error["key"]) == (2, 1, "limts")
+    assert "limits" in error["message"]
+    assert f"{file}:2:1:" in coder_bot("config", "check", str(file)).stdout
+
+
+def test_the_schema_is_json() -> None:
+    assert json.loads(coder_bot("config", "schema").stdout)["type"] == "object"
+
+
+def test_the_policy_answers_with_its_exit_code() -> None:
+    good = coder_bot("policy", "check", "--json", "--", "python3 -m pytest -q")
+    assert (good.returncode, last_json(good)["allowed"], last_json(good)["argv"][0]) == (0, True, "python3")
+    bad = coder_bot("policy", "check", "--json", "--", "pytest; curl evil.test")
+    assert (bad.returncode, last_json(bad)["allowed"]) == (3, False)
+    assert last_json(bad)["reason"]
+
+
+def test_the_policy_takes_a_repositorys_rules(tmp_path: Path) -> None:
+    file = tmp_path / "coder.yml"
+    file.write_text("commands: {allow: ['just lint *']}\n")
+    assert coder_bot("policy", "check", "--config", str(file), "--", "just lint src").returncode == 0
+    assert coder_bot("policy", "check", "--", "just lint src").returncode == 3
+
+
+def test_a_comment_is_read_from_stdin() -> None:
+    found = coder_bot("comment", "parse", "--json", stdin="/coder fix\r\nmind the gap\r\n")
+    assert last_json(found) == {"command": {"verb": "fix", "text": "mind the gap"}, "usage": None}
+    assert last_json(coder_bot("comment", "parse", "--json", stdin="thanks!")) == {"command": None, "usage": None}
+    assert "fix" in last_json(coder_bot("comment", "parse", "--json", stdin="/coder fxi"))["usage"]
+
+
+def test_wrong_usage_and_known_errors_are_one_line_and_no_traceback(tmp_path: Path) -> None:
+    assert coder_bot("demo", "--repo", str(tmp_path)).returncode == 2
+    missing = coder_bot("config", "check", str(tmp_path / "nothing.yml"))
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("coder-bot: ")
+    assert missing.stderr.count("\n") == 1
+    wrong = coder_bot("tasks", "list", home=tmp_path, CODER_WORKERS="many")
+    assert wrong.returncode == 1
+    assert "CODER_WORKERS" in wrong.stderr
+    unset = coder_bot("serve", home=tmp_path)
+    assert unset.returncode == 1
+    assert "CODER_MODEL" in unset.stderr
+    assert "Traceback" not in missing.stderr + wrong.stderr + unset.stderr
+
+
+def test_doctor_names_what_is_missing_and_how_to_mend_it(tmp_path: Path) -> None:
+    done = coder_bot("doctor", "--json", home=tmp_path)
+    assert done.returncode == 1
+    report = {check["name"]: check for check in last_json(done)["checks"]}
+    assert report["sandbox"]["ok"]
+    for name in ("database", "model", "github", "webhook"):
+        assert not report[name]["ok"]
+        assert report[name]["fix"]
+    assert coder_bot("db", "upgrade", home=tmp_path).returncode == 0
+    again = {check["name"]: check for check in last_json(coder_bot("doctor", "--json", home=tmp_path))["checks"]}
+    assert again["database"]["ok"]
+    assert coder_bot("tasks", "list", home=tmp_path).stdout == ""
+
+
+def test_the_demo_ends_with_its_json_line(tmp_path: Path) -> None:
+    done = coder_bot("demo", "--json", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = last_json(done)
+    assert (report["outcome"], report["code"]) == ("succeeded", "VERIFIED")
+    assert report["pull_request"]["head_tree"] == report["receipt"]["tree"]
+    assert report["sandbox"]["id"] != report["verification_sandbox"]["id"]
+    assert report["receipt"]["checks"][0]["passed"] == 6
+    assert json.loads(Path(report["receipt"]["file"]).read_text())["tree"] == report["receipt"]["tree"]
+    assert "[verifying]" in done.stderr
+
+
+def test_a_demo_whose_script_has_replies_to_spare_fails(tmp_path: Path) -> None:
+    replies = [json.loads(line) for line in Path(sample.script()).read_text().splitlines()]
+    done = coder_bot("demo", "--json", "--model", script(tmp_path, *replies, submit()), home=tmp_path)
+    assert done.returncode == 1
+    assert "1 replies too many" in done.stderr
+
+
+def test_run_writes_a_patch_and_a_receipt_and_applies_it_when_asked(repo: Path, tmp_path: Path) -> None:
+    out, receipt = tmp_path / "out.patch", tmp_path / "receipt.json"
+    model = script(tmp_path, fix(), submit())
+    args = ["run", "--repo", str(repo), "--task", "add() subtracts", "--model", model, "--json"]
+    done = coder_bot(*args, "--out", str(out), "--receipt", str(receipt), home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert b"+    return a + b" in out.read_bytes()
+    assert (repo / "calc.py").read_bytes() == FILES["calc.py"]
+    assert last_json(done)["receipt"]["file"] == str(receipt)
+    applied = coder_bot(*args, "--out", str(out), "--apply", home=tmp_path / "home")
+    assert applied.returncode == 0, applied.stderr
+    assert b"return a + b" in (repo / "calc.py").read_bytes()
+
+
+def test_verify_judges_a_patch_by_itself(repo: Path, tmp_path: Path) -> None:
+    patch = tmp_path / "fix.patch"
+    args = ["verify", "--repo", str(repo), "--patch", str(patch), "--json"]
+
+    def diff(new: str) -> None:
+        (repo / "calc.py").write_text(f"def add(a, b):\n    return {new}\n")
+        patch.write_bytes(subprocess.run(["git", "-C", str(repo), "diff"], check=True, capture_output=True).stdout)
+        subprocess.run(["git", "-C", str(repo), "checkout", "-q", "."], check=True)
+
+    diff("a + b")
+    good = coder_bot(*args, home=tmp_path / "home")
+    assert good.returncode == 0, good.stderr
+    assert last_json(good)["receipt"]["verdict"] == "Passed"
+    diff("a * b")
+    bad = coder_bot(*args, home=tmp_path / "home")
+    assert bad.returncode == 1
+    assert last_json(bad)["code"] == "CHECKS_FAILED"
+    patch.write_text("no diff\n")
+    broken = coder_bot(*args, home=tmp_path / "home")
+    assert broken.returncode == 1
+    assert "does not apply" in broken.stderr
+    assert "Traceback" not in broken.stderr
+
+
+def test_a_tool_call_is_shown_while_the_work_goes_on(repo: Path, tmp_path: Path) -> None:
+    model = script(tmp_path, say(call("run_command", command="python3 -m pytest -q")), fix(), submit())
+    done = coder_bot("demo", "--repo", str(repo), "--task", "Mend it", "--model", model, home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert "run_command python3 -m pytest -q  → exit code 1" in done.stderr
+    assert done.stdout.startswith("VERIFIED: ")
