@@ -287,7 +287,8 @@ async def verify(
     )
     bundle = Bundle(data=await repository.bundle(repo, base))
     candidate = Candidate(origin=bundle, base=base, patch=patch, rules=rules)
-    own = settings.model_copy(update={"coder_deployment": f"verify-{secrets.token_hex(4)}"})
+    home = Path(tempfile.mkdtemp(prefix="coder-"))
+    own = settings.model_copy(update={"coder_deployment": f"verify-{secrets.token_hex(4)}", "coder_home": home})
     provider = app.sandbox_provider(own)
     image = rules.sandbox.image or settings.coder_image
     try:
@@ -325,6 +326,7 @@ async def verify(
         )
     finally:
         await provider.aclose()
+        shutil.rmtree(home, ignore_errors=True)
     return receipt, time.monotonic() - started
 
 

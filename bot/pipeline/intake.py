@@ -113,7 +113,8 @@ async def _decide(
 
 
 async def _show(deps: Deps, delivery: Delivery, event: Commented, repository: Repository) -> None:
-    """What people see; each of it may be done twice."""
+    """What people see at once; each of it may be done twice. The task's live comment is left to the task's own stages:
+    two that run side by side would make two."""
     if delivery.outcome.startswith(("ignored", "duplicate")):
         return
     if delivery.outcome.startswith("refused"):
@@ -122,10 +123,6 @@ async def _show(deps: Deps, delivery: Delivery, event: Commented, repository: Re
         await repository.react(event.comment_id, "eyes")
     if delivery.answer:
         await talk.answer(deps, repository, event.number, delivery.guid, delivery.answer)
-    elif delivery.task_id:
-        task = await deps.store.task(delivery.task_id)
-        if task.is_busy:
-            await talk.update(deps, repository, task, await deps.store.last_episode(task.id))
 
 
 async def _rules(deps: Deps, repository: Repository, sha: str) -> tuple[str, Config | None]:

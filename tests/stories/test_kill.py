@@ -17,16 +17,15 @@ from bot.db.store import Store
 from bot.demo.github import LocalGitHub
 from bot.domain.task import State
 from bot.settings import Settings
-from tests.stories.harness import REPOSITORY, call, engine_objects, fix, github_only, say, submit
+from tests.stories.harness import BROKEN, FIXED, REPOSITORY, call, engine_objects, github_only, say, submit
 
 AT_ONCE = 4
 PATIENCE_S = 120
 SCRIPT = (
-    say(call("read_file", path="calc.py"), call("run_command", command="python3 -m pytest -q")),
-    fix(new="return a * b"),
-    submit("Add", "First try."),
-    fix(old="return a * b"),
-    submit("Add", "Second try."),
+    say(
+        call("run_command", command="python3 -m pytest -q"), call("edit_file", path="calc.py", old=BROKEN, new=FIXED)
+    ),
+    submit(),
 )
 
 
@@ -114,16 +113,17 @@ async def start(
     environment |= {name.upper(): value for name, value in secret.items()}
     environment["CODER_PRIVATE_HOSTS"] = ",".join(settings.coder_private_hosts)
     mortal = [] if phase is None else [phase, str(number)]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(__file__).with_name("mortal_bot.py")),
-        str(port),
-        str(log),
-        *mortal,
-        env={**os.environ, **environment, "PYTHONPATH": str(Path(__file__).parents[2])},
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=(log.parent / "stderr").open("a"),
-    )
+    with (log.parent / "stderr").open("a") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(Path(__file__).with_name("mortal_bot.py")),
+            str(port),
+            str(log),
+            *mortal,
+            env={**os.environ, **environment, "PYTHONPATH": str(Path(__file__).parents[2])},
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=stderr,
+        )
     async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient() as client:
         while process.returncode is None:
             try:

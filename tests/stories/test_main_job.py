@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from bot.demo import repository
 from bot.domain.task import State
 from tests.stories.harness import FILES, REPOSITORY, call, fix, say, story, submit, with_config
 
@@ -25,6 +26,9 @@ async def test_a_comment_becomes_a_pull_request_with_the_verified_tree() -> None
         assert receipt.document["sandbox"]["id"] != receipt.document["verification_sandbox"]["id"]
         assert s.github.file(REPOSITORY, pull.head_sha, "calc.py") == b"def add(a, b):\n    return a + b\n"
         assert s.github.file(REPOSITORY, pull.head_sha, "test_calc.py") == FILES["test_calc.py"]
+        base = s.github.branches(REPOSITORY)["main"]
+        changed = await repository.diff(s.github.path(REPOSITORY), base, pull.head_sha)
+        assert changed.count(b"diff --git") == 1  # and nothing that running the tests has left behind
         assert pull.title == "Add instead of subtracting"
         assert pull.body.startswith(f"Fixes #{s.issue}\n")
         [comment] = s.comments

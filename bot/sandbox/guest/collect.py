@@ -17,6 +17,22 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+# What running tests leaves behind, whether or not a repository thought of ignoring it.
+BY_PRODUCTS = """
+__pycache__/
+*.py[co]
+.pytest_cache/
+.mypy_cache/
+.ruff_cache/
+.coverage
+*.egg-info/
+.venv/
+node_modules/
+.npm/
+target/debug/
+.gradle/
+"""
+
 
 def git(*args: str, stdin: bytes | None = None, cwd: bytes | str | None = None) -> bytes:
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *args]
@@ -58,6 +74,9 @@ def ignored(repo: bytes, tree: dict[bytes, tuple[str, str, str]], paths: list[by
         return set()
     with tempfile.TemporaryDirectory() as scratch:
         git("init", "-q", scratch)
+        os.makedirs(os.path.join(scratch, ".git", "info"), exist_ok=True)
+        with open(os.path.join(scratch, ".git", "info", "exclude"), "w") as file:
+            file.write(BY_PRODUCTS)  # the weakest rules there are: base's own can say otherwise
         for path, (mode, kind, sha) in tree.items():
             if os.path.basename(path) == b".gitignore" and kind == "blob" and mode != "120000":
                 target = os.path.join(os.fsencode(scratch), path)
