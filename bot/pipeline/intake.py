@@ -113,7 +113,7 @@ async def _decide(
 
 
 async def _show(deps: Deps, delivery: Delivery, event: Commented, repository: Repository) -> None:
-    """What people see at once; each of it may be done twice. The task's live comment is left to the task's own stages:
+    """What people see at once; each of it may be done twice. The live comment is left to the task's own stages:
     two that run side by side would make two."""
     if delivery.outcome.startswith(("ignored", "duplicate")):
         return
