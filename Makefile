@@ -35,7 +35,8 @@ format: setup ## put the code into shape
 	$(BIN)/ruff check --fix .
 
 test: setup engine postgres ## everything that proves the product
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -q -n $(WORKERS) tests/domain --cov=bot/domain --cov-branch --cov-fail-under=100 --cov-report=term:skip-covered
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/domain $(ARGS)
 
 slow: setup engine postgres ## what takes longer: kills before every commit
 	$(BIN)/pytest -m slow $(ARGS)

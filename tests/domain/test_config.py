@@ -196,8 +196,8 @@ WRONG = [
     ("limits: {patch: 1MB}", (1, 17, "limits.patch", "expected a size such as `512MiB`")),
     ("grants: {ask: [read, write]}", (1, 22, "grants.ask[1]", "expected 'read', found `write`")),
     ("grants: {fix: [read, push]}", (1, 22, "grants.fix[1]", "expected 'read', 'write' or 'exec', found `push`")),
-    ("commands: {allow: ['*']}", (1, 20, "commands.allow[0]", "`*` alone would allow everything")),
-    ("commands: {deny: ['a; b']}", (1, 19, "commands.deny[0]", "a rule is plain words")),
+    ("commands: {allow: ['*']}", (1, 20, "commands.allow[0]", "a lone `*` would stand for every command")),
+    ("commands: {deny: ['a; b']}", (1, 19, "commands.deny[0]", "a shell would act on `;`")),
     ("model: {name: off}", (1, 15, "model.name", "expected text, found false")),
 ]
 
