@@ -148,12 +148,13 @@ def model(settings: Settings, wanted: str | None) -> Model:
 
         return ScriptedModel(Path(name), price=table.get("scripted", FREE))
     key = settings.openai_api_key.get_secret_value() if settings.openai_api_key else None
-    if key is None:
+    if key is None and (kind == "openai" or settings.openai_base_url is None):
         raise UserError("OPENAI_API_KEY is not set.")
     price = prices.lookup(name, table, base_url=settings.openai_base_url)
     if kind == "openai":
         from bot.llm.responses import ResponsesModel
 
+        assert key is not None, "it was asked for above"
         return ResponsesModel(name, api_key=key, base_url=settings.openai_base_url, price=price)
     from bot.llm.chat import ChatModel
 

@@ -175,7 +175,7 @@ class Toolbox:
         except ValueError:
             observation = Observation(text="Refused: that path leads out of the repository.", refused=True)
         return Observation(
-            text=cut(self.redact(observation.text)),
+            text=cut(self.redact(observation.text.replace("\0", "\ufffd"))),  # Postgres keeps no NUL
             exit_code=observation.exit_code,
             refused=observation.refused,
             submitted=observation.submitted,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from bot.domain.errors import InfraError, LeaseLost, UserError
+from bot.domain.errors import GitHubError, InfraError, LeaseLost, UserError
 from bot.domain.task import Job, Stage
 from bot.engine.protocol import Jobs
 
@@ -149,7 +149,8 @@ class EmbeddedEngine:
                 log.info("taken over by a newer run")
             except InfraError as exc:
                 if exc.retryable and job.attempts < ATTEMPTS:
-                    wait = timedelta(seconds=2**job.attempts)
+                    told = exc.retry_after_s if isinstance(exc, GitHubError) else None
+                    wait = timedelta(seconds=max(2**job.attempts, told or 0))
                     log.warning("stage failed, trying again", reason=str(exc), wait_s=wait.total_seconds())
                     await self._jobs.postpone_job(job, self._clock() + wait)
                     return

@@ -218,10 +218,8 @@ async def _hand_over(
     deps: Deps, lease: Lease, task: Task, episode: Episode, rules: Config, sandbox: Sandbox, outcome: Submitted
 ) -> None:
     """The candidate leaves the sandbox as bytes, is saved, and verification is due."""
-    redact = deps.redactor.redact
-    episode = replace(
-        await deps.store.last_episode(task.id), title=redact(outcome.title), summary=redact(outcome.summary)
-    )
+    title, summary = (deps.redactor.redact(text.replace("\0", "")) for text in (outcome.title, outcome.summary))
+    episode = replace(await deps.store.last_episode(task.id), title=title, summary=summary)
     try:
         patch = await workspace.collect(
             sandbox, task.base_sha, max_files=rules.limits.files, max_bytes=rules.limits.patch

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.db.store import Store
-from bot.domain.errors import InfraError, LeaseLost, UserError
+from bot.domain.errors import GitHubError, InfraError, LeaseLost, UserError
 from bot.domain.task import Job, Stage
 from bot.engine.embedded import ATTEMPTS, EmbeddedEngine, exclusive
 
@@ -128,6 +128,19 @@ class EngineContract:
             clock.now += timedelta(hours=1)
         assert len(recorder.ran) == ATTEMPTS
         assert recorder.given_up == [("a", "engine is down")]
+
+    async def test_a_retry_waits_as_long_as_github_asks_for(
+        self, engine: EmbeddedEngine, recorder: Recorder, clock: Clock
+    ) -> None:
+        recorder.fail = [GitHubError("slow down", status=429, retryable=True, retry_after_s=600)]
+        await engine.enqueue(Stage.EPISODE, "a")
+        await engine.settle()
+        clock.now += timedelta(seconds=599)
+        await engine.settle()
+        assert len(recorder.ran) == 1
+        clock.now += timedelta(seconds=1)
+        await engine.settle()
+        assert len(recorder.ran) == 2
 
     async def test_what_can_not_be_retried_is_given_up_at_once(
         self, engine: EmbeddedEngine, recorder: Recorder, clock: Clock
