@@ -44,3 +44,8 @@ async def store(database_url: str) -> AsyncIterator[Store]:
     store = Store(database_url)
     yield store
     await store.aclose()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest story begins first, so that the other worker does the rest beside it."""
+    items.sort(key=lambda item: "test_kill" not in item.nodeid)
