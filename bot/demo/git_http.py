@@ -117,7 +117,11 @@ async def _running(program: Path, env: dict[str, str], spool: IO[bytes]) -> Asyn
     try:
         yield process.stdout
     finally:
-        if process.returncode is None:
+        # After its answer it ends by itself; a signal to one that just has would reap it behind asyncio's back.
+        try:
+            async with asyncio.timeout(1):
+                await process.wait()
+        except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-        await process.wait()
+            await process.wait()
