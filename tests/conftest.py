@@ -49,3 +49,12 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest story begins first, so that the other worker does the rest beside it."""
     items.sort(key=lambda item: "test_kill" not in item.nodeid)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have to say beside passing, also where a worker's own output is not shown."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            for name, value in report.user_properties:
+                if name == "says":
+                    terminalreporter.write_line(str(value))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ class Seen:
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("phase", ["after", pytest.param("before", marks=pytest.mark.slow)])
 async def test_a_kill_at_any_save_point_ends_in_the_same_pull_request(
-    phase: str, capsys: pytest.CaptureFixture[str]
+    phase: str, record_property: Callable[[str, object], None]
 ) -> None:
     names: list[str] = []
     reference = await run(None, 0, names)
@@ -63,8 +64,7 @@ async def test_a_kill_at_any_save_point_ends_in_the_same_pull_request(
 
     results = await asyncio.gather(*(one(*point) for point in points))
     failed = [f"{phase} save point {number} ({names[number]}): {why}" for phase, number, why in results if why]
-    with capsys.disabled():
-        print(f"\nkilled {phase} each of {len(points)} save points, {len(failed)} failed")
+    record_property("says", f"killed {phase} each of {len(points)} save points, {len(failed)} failed")
     assert failed == []
 
 
