@@ -133,7 +133,7 @@ class DockerProvider:
             await _to_the_end(self._discard(sandbox_id))
             raise
 
-    async def connect(self, sandbox_id: str, *, lifetime_s: int) -> DockerSandbox:
+    async def connect(self, sandbox_id: str, *, lifetime_s: int, epoch: int = 0) -> DockerSandbox:
         container = await self._container(sandbox_id)
         if container is None or container["State"]["Status"] in ("removing", "dead"):
             raise _gone(sandbox_id)

@@ -28,7 +28,12 @@ class SandboxSpec:
     memory: int = 2 * 1024**3
     cpus: float = 2.0
     disk: int = 5 * 1024**3
+    """Bytes that the workspace may hold beyond what it started with."""
     env: Mapping[str, str] = field(default_factory=dict)
+    snapshot: str | None = None
+    """Start from this one instead of an empty workspace."""
+    epoch: int = 0
+    """Of the lease that makes it; see `SandboxProvider.connect`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +73,25 @@ class SandboxInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SnapshotInfo:
+    """A snapshot as its provider lists it; `size` in bytes, None where the provider does not say."""
+
+    id: str
+    size: int | None
+
+
+Network = Literal["none", "allowlist"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProviderLimits:
-    """What a provider can do: longest lifetime in seconds (None: no bound), and whether it bounds the disk."""
+    """What a provider can do: longest lifetime in seconds and most sandboxes running at once (None: no bound), the
+    kinds of network it can hold a sandbox to, and whether the disk is bounded by a quota (else it is watched, and what
+    fills it is ended)."""
 
     lifetime_s: int | None
+    at_once: int | None = None
+    networks: frozenset[Network] = frozenset({"none", "allowlist"})
     disk_quota: bool
 
 
@@ -92,8 +112,10 @@ class Sandbox(Protocol):
         trusted_status: bool = False,
     ) -> ExecResult:
         """Runs argv exactly, never through a shell. A time-out or a cancellation ends the command and everything it
-        started; after a normal exit, what it left in the background lives on. With `trusted_status` the exit code
-        comes from the engine, never from a process under the commands' uid."""
+        started; after a normal exit, what it left in the background lives on. Several may run at once; where ending
+        one takes the others along, each of them says `timed_out`. With `trusted_status` the exit code comes from the
+        engine, never from a process under the commands' uid; without it, it is only as honest as what runs beside it.
+        `permission_denied` where a later epoch has connected since: this process no longer holds the task."""
         ...
 
     async def read(self, path: str, *, max_bytes: int) -> bytes:
@@ -124,6 +146,12 @@ class Sandbox(Protocol):
         """Environment that makes common tools use the way out that `allow` opens."""
         ...
 
+    @property
+    def refused_hosts(self) -> tuple[str, ...]:
+        """`host:port` of what commands tried to reach and were not allowed to, since this connection was made; empty
+        where the provider does not tell."""
+        ...
+
     async def extend(self, lifetime_s: int) -> None:
         """Lives that many seconds from now on."""
         ...
@@ -149,13 +177,14 @@ class SandboxProvider(Protocol):
     def limits(self) -> ProviderLimits: ...
 
     async def create(self, spec: SandboxSpec) -> Sandbox:
-        """A pristine sandbox with an empty workspace and no network. `invalid_config` names an image that isn't
-        there and how to get it."""
+        """A pristine sandbox without network, its workspace empty or as the snapshot held it. `invalid_config` names
+        an image that isn't there and how to get it; `gone` where the snapshot is."""
         ...
 
-    async def connect(self, sandbox_id: str, *, lifetime_s: int) -> Sandbox:
-        """The same sandbox again, resumed if it was paused; `gone` where it no longer exists, `unreachable` where
-        nobody can tell."""
+    async def connect(self, sandbox_id: str, *, lifetime_s: int, epoch: int = 0) -> Sandbox:
+        """The same sandbox again, resumed if it was paused; `gone` where it no longer exists or is not the one that
+        was made under this id, `unreachable` where nobody can tell. From now on whoever connected with a lower epoch
+        can run nothing here and change no file: `permission_denied`, as for connecting with a lower one."""
         ...
 
     async def kill(self, sandbox_id: str) -> None:
@@ -164,6 +193,19 @@ class SandboxProvider(Protocol):
 
     async def list(self, *, task: str | None = None) -> list[SandboxInfo]:
         """This deployment's sandboxes, running and paused."""
+        ...
+
+    async def snapshot(self, sandbox_id: str) -> SnapshotInfo:
+        """Ends the sandbox and keeps its workspace as it is, never to change again. Until this returns there is no
+        snapshot; the caller's own record says which ones may be used."""
+        ...
+
+    async def snapshots(self) -> Sequence[SnapshotInfo]:
+        """This deployment's, those included that a crash left before anybody recorded them."""
+        ...
+
+    async def drop_snapshot(self, snapshot_id: str) -> None:
+        """Ends it, harmless when it is gone already; `limit_exceeded` while a sandbox lives on it."""
         ...
 
     async def image_id(self, image: str) -> str:
