@@ -13,10 +13,14 @@ from typing import Any
 import httpx
 
 from bot.domain.errors import SandboxError
+from bot.sandbox.guest.output import Output
 
 NEWEST_API = (1, 51)
 OLDEST_API = (1, 40)
 CALL_TIMEOUT_S = 60.0
+FRAME = struct.Struct(">BxxxI")
+"""One byte for the stream, three for nothing, four for the length: "Stream format" in the engine's reference,
+https://docs.docker.com/reference/api/engine/ (ContainerAttach)."""
 
 
 class EngineRefusal(Exception):
@@ -58,10 +62,14 @@ class DockerApi:
         *,
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
+        archive: bytes | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> Any:
-        """The answer's JSON, None where it has none."""
+        """The answer's JSON, None where it has none. `archive` is a tar to send instead of a body."""
         prefix = await self._prefix()
-        response = await self._request(method, prefix + path, body=body, params=params)
+        response = await self._request(
+            method, prefix + path, body=body, params=params, archive=archive, timeout_s=timeout_s
+        )
         if response.status_code >= 400:
             raise EngineRefusal(response.status_code, response.text)
         return response.json() if response.content.strip() else None
@@ -73,14 +81,28 @@ class DockerApi:
         *,
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
+        archive: bytes | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> Any:
         """As `call`, for whoever can make nothing of a refusal: it becomes a SandboxError."""
         try:
-            return await self.call(method, path, body=body, params=params)
+            return await self.call(method, path, body=body, params=params, archive=archive, timeout_s=timeout_s)
         except EngineRefusal as exc:
             raise SandboxError(
                 "unknown_outcome", "The Docker engine failed in a call; its own log says why."
             ) from exc
+
+    async def log(self, container: str) -> bytes:
+        """What a container of ours that has ended wrote to its stdout."""
+        response = await self._request(
+            "GET", f"{await self._prefix()}/containers/{container}/logs", params={"stdout": "1"}
+        )
+        out, rest = bytearray(), response.content if response.status_code == 200 else b""
+        while len(rest) >= FRAME.size:
+            _, size = FRAME.unpack_from(rest)
+            out += rest[FRAME.size : FRAME.size + size]
+            rest = rest[FRAME.size + size :]
+        return bytes(out)
 
     async def _prefix(self) -> str:
         if self._version is None:
@@ -103,9 +125,14 @@ class DockerApi:
         *,
         body: Mapping[str, Any] | None = None,
         params: Mapping[str, str] | None = None,
+        archive: bytes | None = None,
+        timeout_s: float = CALL_TIMEOUT_S,
     ) -> httpx.Response:
+        headers = {} if archive is None else {"Content-Type": "application/x-tar"}
         try:
-            return await self._http.request(method, path, json=body, params=params)
+            return await self._http.request(
+                method, path, json=body, content=archive, params=params, headers=headers, timeout=timeout_s
+            )
         except httpx.ConnectError as exc:
             raise self._unreachable() from exc
         except httpx.TransportError as exc:
@@ -170,24 +197,31 @@ class ExecStream:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._taken = bytearray()
 
     async def feed(self, data: bytes) -> None:
         """Writes all of stdin and its end; a command that does not read it is no error."""
         with contextlib.suppress(OSError):
-            rest = memoryview(data)
+            await self.send(data)
+            self._writer.write_eof()
+
+    async def send(self, *pieces: bytes) -> None:
+        """Writes to stdin and leaves it open; OSError where nobody reads any more."""
+        for piece in pieces:
+            rest = memoryview(piece)
             while rest:
                 self._writer.write(rest[:65536])
                 rest = rest[65536:]
                 await self._writer.drain()
-            self._writer.write_eof()
+
+    def abort(self) -> None:
+        self._writer.transport.abort()
 
     async def drain(self, stdout: Output, stderr: Output) -> None:
         """Takes all output until its end, piece by piece."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
-                # One byte for the stream, three for nothing, four for the length: "Stream format" in the engine's
-                # reference, https://docs.docker.com/reference/api/engine/ (ContainerAttach).
-                kind, left = struct.unpack(">BxxxI", await self._reader.readexactly(8))
+                kind, left = await self._head()
                 output = stderr if kind == 2 else stdout
                 while left:
                     piece = await self._reader.read(min(left, 65536))
@@ -196,39 +230,19 @@ class ExecStream:
                     left -= len(piece)
                     output.add(piece)
 
+    async def take(self, size: int) -> bytes:
+        """That many bytes of stdout, stderr being dropped; IncompleteReadError at its end."""
+        while len(self._taken) < size:
+            kind, left = await self._head()
+            while left:
+                piece = await self._reader.readexactly(min(left, 65536))
+                left -= len(piece)
+                if kind == 1:
+                    self._taken += piece
+        found = bytes(self._taken[:size])
+        del self._taken[:size]
+        return found
 
-class Output:
-    """Keeps the head and the tail of what is added, in bounded memory."""
-
-    def __init__(self, *, head: int, tail: int) -> None:
-        self._head_limit = head
-        self._tail_limit = tail
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.size = 0
-        """All bytes that came, kept or not."""
-
-    def add(self, piece: bytes) -> None:
-        self.size += len(piece)
-        room = self._head_limit - len(self._head)
-        self._head += piece[:room]
-        self._tail += piece[room:]
-        # Cut now and then rather than at every piece, so that many small pieces cost no more than few large ones.
-        if len(self._tail) > 2 * self._tail_limit + 65536:
-            del self._tail[: len(self._tail) - self._tail_limit]
-
-    def clear(self) -> None:
-        self._head.clear()
-        self._tail.clear()
-        self.size = 0
-
-    @property
-    def left_out(self) -> int:
-        return max(0, self.size - self._head_limit - self._tail_limit)
-
-    def bytes(self) -> bytes:
-        """What was kept, with a line in the middle for what was not."""
-        if not self.left_out:
-            return bytes(self._head + self._tail)
-        tail = self._tail[len(self._tail) - self._tail_limit :]
-        return bytes(self._head) + f"\n[... {self.left_out} bytes left out ...]\n".encode() + bytes(tail)
+    async def _head(self) -> tuple[int, int]:
+        kind, size = FRAME.unpack(await self._reader.readexactly(FRAME.size))
+        return kind, size

@@ -43,18 +43,21 @@ def enter(at: int, name: bytes, make: bool) -> int:
 
 
 def parent(root: str, path: bytes, make: bool = False) -> "tuple[int, bytes]":
+    """The opened folder that holds what the path names, and the last part of its name (empty for the root)."""
     parts = [part for part in path.split(b"/") if part not in (b"", b".")]
     if b".." in parts:
         raise Refused(ESCAPES)
     at = os.open(root, FOLDER)
     for part in parts[:-1]:
-        below = enter(at, part, make)
-        os.close(at)
+        try:
+            below = enter(at, part, make)
+        finally:
+            os.close(at)
         at = below
     return at, parts[-1] if parts else b""
 
 
-def read(at: int, name: bytes, limit: int) -> None:
+def read(at: int, name: bytes, limit: int) -> bytes:
     if not name:
         raise Refused(IS_FOLDER)
     try:
@@ -66,24 +69,25 @@ def read(at: int, name: bytes, limit: int) -> None:
         if exc.errno == errno.ENXIO:
             raise Refused(NO_FILE) from exc
         raise
-    found = os.fstat(file)
-    if stat.S_ISDIR(found.st_mode):
-        raise Refused(IS_FOLDER)
-    if not stat.S_ISREG(found.st_mode):
-        raise Refused(NO_FILE)
-    if found.st_size > limit:
-        raise Refused(TOO_LARGE)
-    left = limit + 1
-    while left > 0:
-        piece = os.read(file, min(left, 1 << 20))
-        if not piece:
-            return
-        left -= len(piece)
-        sys.stdout.buffer.write(piece)
+    with open(file, "rb", closefd=True, buffering=0) as stream:
+        found = os.fstat(file)
+        if stat.S_ISDIR(found.st_mode):
+            raise Refused(IS_FOLDER)
+        if not stat.S_ISREG(found.st_mode):
+            raise Refused(NO_FILE)
+        if found.st_size > limit:
+            raise Refused(TOO_LARGE)
+        content = bytearray()
+        # A file may grow while it is read, and some have a size of 0 and content all the same.
+        while len(content) <= limit:
+            piece = stream.read(min(limit + 1 - len(content), 1 << 20))
+            if not piece:
+                return bytes(content)
+            content += piece
     raise Refused(TOO_LARGE)
 
 
-def write(at: int, name: bytes, content: bytes, mode: int) -> None:
+def write(root: str, at: int, name: bytes, content: bytes, mode: int) -> None:
     if not name:
         raise Refused(IS_FOLDER)
     try:
@@ -94,31 +98,36 @@ def write(at: int, name: bytes, content: bytes, mode: int) -> None:
         raise Refused(ESCAPES)
     if not stat.S_ISREG(there):
         raise Refused(IS_FOLDER if stat.S_ISDIR(there) else NO_FILE)
-    draft = b".coder-%d.tmp" % os.getpid()
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
+    # The draft lies outside of what is worked on, so that a process that dies here leaves nothing there.
+    draft = os.path.join(os.fsencode(root), b".coder-" + os.urandom(8).hex().encode() + b".tmp")
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(file, rest) :]
-        os.fchmod(file, mode)
-        os.rename(draft, name, src_dir_fd=at, dst_dir_fd=at)
+        with open(file, "wb", closefd=True, buffering=0) as stream:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[stream.write(rest) :]
+            os.fchmod(file, mode)
+        os.rename(draft, name, dst_dir_fd=at)
     except BaseException:
-        os.unlink(draft, dir_fd=at)
+        os.unlink(draft)
         raise
 
 
-def list_folder(at: int, name: bytes) -> None:
-    folder = enter(at, name, False) if name else at
+def list_folder(at: int, name: bytes) -> bytes:
+    folder = enter(at, name, False) if name else os.dup(at)
     out = []
-    for entry in os.listdir(folder):
-        try:
-            found = os.stat(entry, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            continue
-        kinds = {stat.S_IFREG: b"file", stat.S_IFDIR: b"dir", stat.S_IFLNK: b"link"}
-        kind = kinds.get(stat.S_IFMT(found.st_mode), b"other")
-        out.append(b"%s %d %s\0" % (kind, found.st_size if kind == b"file" else 0, os.fsencode(entry)))
-    sys.stdout.buffer.write(b"".join(out))
+    try:
+        for entry in os.listdir(folder):
+            try:
+                found = os.stat(entry, dir_fd=folder, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            kinds = {stat.S_IFREG: b"file", stat.S_IFDIR: b"dir", stat.S_IFLNK: b"link"}
+            kind = kinds.get(stat.S_IFMT(found.st_mode), b"other")
+            out.append(b"%s %d %s\0" % (kind, found.st_size if kind == b"file" else 0, os.fsencode(entry)))
+    finally:
+        os.close(folder)
+    return b"".join(out)
 
 
 def remove(at: int, name: bytes) -> None:
@@ -130,30 +139,42 @@ def remove(at: int, name: bytes) -> None:
     os.unlink(name, dir_fd=at)
 
 
-def main(root: str, verb: str, number: int) -> int:
-    path, _, content = sys.stdin.buffer.read().partition(b"\0")
+def act(root: str, verb: str, number: int, path: bytes, content: bytes) -> "tuple[int, bytes]":
+    """A code (0: done) and what was asked for."""
+    at = -1
+    out = b""
     try:
         at, name = parent(root, path, make=verb == "write")
         if verb == "read":
-            read(at, name, number)
+            out = read(at, name, number)
         elif verb == "write":
-            write(at, name, content, number)
+            write(root, at, name, content, number)
         elif verb == "list":
-            list_folder(at, name)
+            out = list_folder(at, name)
         else:
             remove(at, name)
-        sys.stdout.buffer.flush()
     except Refused as exc:
-        return exc.code
+        return exc.code, b""
     except FileNotFoundError:
-        return MISSING
+        return MISSING, b""
     except IsADirectoryError:
-        return IS_FOLDER
+        return IS_FOLDER, b""
     except PermissionError:
-        return FORBIDDEN
+        return FORBIDDEN, b""
     except OSError as exc:
-        return FULL if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else OTHER
-    return 0
+        return (FULL if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) else OTHER), b""
+    finally:
+        if at >= 0:
+            os.close(at)
+    return 0, out
+
+
+def main(root: str, verb: str, number: int) -> int:
+    path, _, content = sys.stdin.buffer.read().partition(b"\0")
+    code, out = act(root, verb, number, path, content)
+    sys.stdout.buffer.write(out)
+    sys.stdout.buffer.flush()
+    return code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,423 @@
+"""A running container as a sandbox: quick by the helper that lives in it, honest by the engine where that matters."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.domain.errors import SandboxError
+from bot.sandbox import guest
+from bot.sandbox.docker_api import DockerApi, EngineRefusal
+from bot.sandbox.docker_container import Container, to_the_end
+from bot.sandbox.docker_folder import Folder, superseded
+from bot.sandbox.docker_link import Asked, Link, LinkBroken, Reply
+from bot.sandbox.egress import EgressProxy
+from bot.sandbox.guest import agent
+from bot.sandbox.guest import files as guest_files
+from bot.sandbox.guest.output import Output
+from bot.sandbox.protocol import OUTPUT_LIMIT, WORKSPACE, Entry, ExecResult
+
+EGRESS = "/run/egress"
+PROXY_PORT = 3128
+LIST_LIMIT = 8 * 1024**2
+FILE_TIMEOUT_S = 60.0
+GRACE_S = 10.0
+"""How much longer than a command's own time-out the helper may take to end it before the engine is asked to."""
+ATTEMPTS = 3
+LINE_FOR_LEFT_OUT = 64
+"""Bytes of the kept output that the line in its middle may take."""
+_KEEP = OUTPUT_LIMIT - LINE_FOR_LEFT_OUT
+_KILLED = 128 + signal.SIGKILL
+
+Reason = Literal["time", "disk", "helper"]
+"""Why everything that ran was ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What a command came to, before it is told."""
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+    timed_out: bool = False
+    truncated: bool = False
+
+
+class DockerSandbox:
+    """One container. Commands run side by side; where the helper can't end one, all of them are ended with it."""
+
+    def __init__(
+        self,
+        api: DockerApi,
+        sandbox_id: str,
+        folder: Folder,
+        *,
+        env: Mapping[str, str],
+        disk: int,
+        epoch: int,
+        private_hosts: frozenset[str],
+        on_close: Callable[[DockerSandbox], None],
+    ) -> None:
+        self._api = api
+        self._id = sandbox_id
+        self._folder = folder
+        self._container = Container(api, sandbox_id)
+        self._disk = disk
+        self._epoch = epoch
+        self._on_close = on_close
+        self._proxy = EgressProxy(folder.socket, sandbox=sandbox_id, private_hosts=private_hosts)
+        self._link: Link | None = None
+        self._linking = asyncio.Lock()
+        self._sweeping = asyncio.Lock()
+        self._sweeps: list[Reason] = []
+        self._env = {
+            "HOME": f"{WORKSPACE}/.home",
+            "TMPDIR": "/tmp",  # noqa: S108 - the container's own
+            "LANG": "C.UTF-8",
+            "XDG_CACHE_HOME": f"{WORKSPACE}/.cache",
+            "PIP_CACHE_DIR": f"{WORKSPACE}/.cache/pip",
+            "npm_config_cache": f"{WORKSPACE}/.cache/npm",
+            "npm_config_prefix": f"{WORKSPACE}/.npm-global",
+            **env,
+        }
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def proxy_env(self) -> Mapping[str, str]:
+        address = f"http://127.0.0.1:{PROXY_PORT}"
+        names = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+        return {**dict.fromkeys(names, address), "no_proxy": "", "NO_PROXY": ""}
+
+    @property
+    def refused_hosts(self) -> tuple[str, ...]:
+        return self._proxy.refused
+
+    # Commands
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str = WORKSPACE,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+        timeout_s: float,
+        trusted_status: bool = False,
+    ) -> ExecResult:
+        started = time.monotonic()
+        pairs = {**self._env, **(env or {})}
+        if not argv or not all(_is_exact(text) for text in (*argv, *pairs.values())) or not all(map(_is_key, pairs)):
+            raise SandboxError(
+                "invalid_input", "A command needs a program, and words without NUL that are valid text."
+            )
+        try:
+            folder = f"{WORKSPACE}/{below(cwd)}".rstrip("/")
+        except ValueError as exc:
+            raise SandboxError("invalid_input", f"A command runs below {WORKSPACE}, not in {cwd!r}.") from exc
+        sweeps = len(self._sweeps)
+        by = self._by_engine if trusted_status else self._by_helper
+        run = await by(argv, folder, pairs, stdin, timeout_s)
+        timed_out, stderr = run.timed_out, run.stderr
+        if run.exit_code == _KILLED and not timed_out:
+            for reason in self._sweeps[sweeps:]:  # ended along with another one
+                timed_out = timed_out or reason == "time"
+                stderr += self._said(reason)
+        return ExecResult(
+            exit_code=run.exit_code,
+            stdout=run.stdout,
+            stderr=stderr,
+            timed_out=timed_out,
+            truncated=run.truncated,
+            duration_s=time.monotonic() - started,
+        )
+
+    async def _by_engine(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes, timeout_s: float
+    ) -> _Run:
+        await self._linked()  # it watches the disk
+        self._must_hold()
+        stdout, stderr = (Output(head=_KEEP // 2, tail=_KEEP // 2) for _ in range(2))
+        code, timed_out = await self._container.run(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            stdout=stdout,
+            stderr=stderr,
+            on_end=lambda: self._sweeps.append("time"),
+        )
+        return _Run(
+            exit_code=code,
+            stdout=stdout.bytes(),
+            stderr=stderr.bytes(),
+            timed_out=timed_out,
+            truncated=bool(stdout.left_out or stderr.left_out),
+        )
+
+    async def _by_helper(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], stdin: bytes, timeout_s: float
+    ) -> _Run:
+        request = {
+            "verb": "exec",
+            "argv": list(argv),
+            "env": dict(env),
+            "cwd": cwd,
+            "timeout_s": timeout_s,
+            "keep": _KEEP,
+        }
+        for attempt in range(ATTEMPTS):
+            link = await self._linked()
+            sweeps = len(self._sweeps)
+            asked = link.begin(most=2 * OUTPUT_LIMIT)
+            try:
+                async with asyncio.timeout(timeout_s + GRACE_S):
+                    await link.send(asked, request, stdin)
+                    reply = await asyncio.shield(asked.answer)
+            except TimeoutError:
+                await to_the_end(self._end_all("time", sweeps))
+                return _Run(exit_code=_KILLED, timed_out=True)
+            except asyncio.CancelledError:
+                await to_the_end(self._cancel(link, asked, sweeps))
+                raise
+            except LinkBroken:
+                await self._container.must_run()
+                if attempt or asked.taken:
+                    await to_the_end(self._end_all("helper", sweeps))
+                if not asked.taken:
+                    continue  # an earlier command ended the helper; this one was not begun
+                return _Run(exit_code=_KILLED)
+            finally:
+                link.forget(asked)
+            return await self._told(reply, argv[0], cwd, sweeps)
+        raise self._deaf()
+
+    async def _told(self, reply: Reply, program: str, cwd: str, sweeps: int) -> _Run:
+        out, err = reply.streams
+        truncated = max(reply.sizes) > _KEEP
+        match reply.became:
+            case agent.DONE:
+                return _Run(exit_code=reply.code & 255, stdout=out, stderr=err, truncated=truncated)
+            case agent.TIMED_OUT:
+                return _Run(exit_code=_KILLED, stdout=out, stderr=err, truncated=truncated, timed_out=True)
+            case agent.NO_START:
+                absent = reply.code == errno.ENOENT
+                why = "no such program" if absent else "can not be started"
+                return _Run(exit_code=127 if absent else 126, stderr=f"{program}: {why}\n".encode())
+            case agent.NO_FOLDER:
+                return _Run(exit_code=126, stderr=f"there is no folder {cwd}\n".encode())
+            case agent.NO_PROCESS:
+                return _Run(exit_code=126, stderr=b"the sandbox has no room for another process\n")
+            case agent.STALE:
+                raise superseded()
+            case _:
+                # Over time and not to be ended, or the process that watched over it was.
+                await to_the_end(self._end_all("time" if reply.code else "helper", sweeps))
+                return _Run(exit_code=_KILLED, stdout=out, stderr=err, truncated=truncated)
+
+    async def _cancel(self, link: Link, asked: Asked, sweeps: int) -> None:
+        try:
+            async with asyncio.timeout(GRACE_S):
+                await link.send(asked, {"verb": "end"}, b"")
+                if (await asyncio.shield(asked.answer)).became != agent.SURVIVED:
+                    return
+        except (LinkBroken, TimeoutError):
+            pass
+        await self._end_all("time", sweeps)
+
+    async def _end_all(self, reason: Reason, sweeps: int) -> None:
+        """Ends every command and the helper, unless that was done since there were so many sweeps."""
+        async with self._sweeping:
+            if len(self._sweeps) > sweeps:
+                return
+            self._sweeps.append(reason)
+            await self._container.end_all()
+
+    async def _on_full(self) -> None:
+        await self._end_all("disk", len(self._sweeps))
+
+    def _said(self, reason: Reason) -> bytes:
+        match reason:
+            case "time":
+                return b""
+            case "disk":
+                return f"coder-bot: the sandbox holds more than {self._disk} bytes; all it ran was ended\n".encode()
+            case "helper":
+                return b"coder-bot: a command ended the sandbox's helper; all that ran was ended\n"
+
+    def _must_hold(self) -> None:
+        if self._folder.epoch() > self._epoch:
+            raise superseded()
+
+    # The helper
+
+    async def start(self) -> int:
+        """Starts the helper; what it says of the sandbox (`agent.READY`, …), 126 or 127 where there is no Python."""
+        self._link, said = await self._new_link()
+        return said
+
+    async def _linked(self) -> Link:
+        async with self._linking:
+            if self._link is not None and self._link.is_open:
+                return self._link
+            self._must_hold()
+            for _ in range(ATTEMPTS):
+                if self._link is not None:
+                    await self._link.aclose()
+                self._link, said = await self._new_link()
+                if said == agent.READY:
+                    return self._link
+                await self._container.must_run()
+                await to_the_end(self._end_all("helper", len(self._sweeps)))
+            raise self._deaf()
+
+    def _deaf(self) -> SandboxError:
+        return SandboxError("unknown_outcome", f"What runs in sandbox {self._id} keeps it from taking commands.")
+
+    async def _new_link(self) -> tuple[Link, int]:
+        program = guest.source("agent", "output", "files", "usage")
+        arguments = [WORKSPACE, str(PROXY_PORT), f"{EGRESS}/epoch", str(self._epoch), str(self._disk)]
+        try:
+            exec_id = await self._container.prepare(
+                ["python3", "-IS", "-c", program, *arguments], cwd="/", env={}, stdin=True
+            )
+            link = Link(self._api, exec_id, on_full=self._on_full)
+            return link, await link.open()
+        except EngineRefusal as exc:
+            raise self._container.lost(exc) from exc
+
+    # Files
+
+    async def read(self, path: str, *, max_bytes: int) -> bytes:
+        return await self._file("read", path, max_bytes, most=max_bytes)
+
+    async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
+        await self._file("write", path, mode, content=content)
+
+    async def list(self, path: str) -> list[Entry]:
+        rows = (await self._file("list", path, most=LIST_LIMIT)).split(b"\0")[:-1]
+        try:
+            return sorted((_entry(row) for row in rows), key=lambda entry: entry.name)
+        except ValueError as exc:
+            raise SandboxError("unknown_outcome", f"The sandbox's list of {path!r} is none.") from exc
+
+    async def remove(self, path: str) -> None:
+        await self._file("remove", path)
+
+    async def _file(self, verb: str, path: str, number: int = 0, *, content: bytes = b"", most: int = 0) -> bytes:
+        name = os.fsencode(below(path))
+        request = {"verb": verb, "number": number, "path_size": len(name)}
+        for _ in range(ATTEMPTS):
+            # Each of these may be done twice: nobody else is meant to have changed the file in between.
+            sweeps = len(self._sweeps)
+            try:
+                reply = await self._ask(request, name + content, most)
+                break
+            except LinkBroken:
+                await self._container.must_run()
+                await to_the_end(self._end_all("helper", sweeps))
+        else:
+            raise self._deaf()
+        if reply.became == agent.STALE:
+            raise superseded()
+        match reply.code:
+            case 0:
+                return reply.streams[0]
+            case guest_files.MISSING:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            case guest_files.IS_FOLDER:
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            case guest_files.NO_FOLDER:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            case guest_files.NO_FILE:
+                raise IsADirectoryError(errno.EISDIR, "Not a regular file", path)
+            case guest_files.FORBIDDEN:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            case guest_files.OTHER:
+                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+            case guest_files.ESCAPES:
+                raise ValueError(f"{path!r} is a symbolic link or leads through one.")
+            case guest_files.TOO_LARGE:
+                raise SandboxError("limit_exceeded", f"{path!r} is larger than {number} bytes.")
+            case guest_files.FULL:
+                raise SandboxError("limit_exceeded", f"There is no room for {path!r} in the sandbox.")
+            case _:
+                raise SandboxError("unknown_outcome", f"The sandbox did not say what became of {verb} {path!r}.")
+
+    async def _ask(self, request: Mapping[str, object], content: bytes, most: int) -> Reply:
+        link = await self._linked()
+        asked = link.begin(most=most)
+        try:
+            async with asyncio.timeout(FILE_TIMEOUT_S):
+                await link.send(asked, request, content)
+                return await asyncio.shield(asked.answer)
+        except TimeoutError as exc:
+            raise LinkBroken from exc  # a command can stop the helper
+        finally:
+            link.forget(asked)
+
+    # Life
+
+    async def allow(self, hosts: frozenset[str]) -> None:
+        self._must_hold()
+        await self._proxy.allow(hosts)
+
+    async def extend(self, lifetime_s: int) -> None:
+        self._must_hold()
+        await self._container.must_run()
+        self._folder.set_deadline(lifetime_s)
+
+    async def pause(self) -> None:
+        self._must_hold()
+        await self.aclose()
+        await self._container.stop()
+
+    async def aclose(self) -> None:
+        self._on_close(self)
+        if self._link is not None:
+            await self._link.aclose()
+        await self._proxy.aclose()
+
+
+def _entry(row: bytes) -> Entry:
+    kind, size, name = row.split(b" ", 2)
+    match kind:
+        case b"file":
+            return Entry(name=os.fsdecode(name), kind="file", size=int(size))
+        case b"dir":
+            return Entry(name=os.fsdecode(name), kind="dir", size=0)
+        case b"link":
+            return Entry(name=os.fsdecode(name), kind="link", size=0)
+        case _:
+            return Entry(name=os.fsdecode(name), kind="other", size=0)
+
+
+def below(path: str) -> str:
+    """The path relative to the workspace; ValueError where its text leads out of it."""
+    below = path.removeprefix(WORKSPACE) if path.startswith("/") else "/" + path
+    parts = [part for part in below.split("/") if part not in ("", ".")]
+    if "\0" in path or ".." in parts or (below and (below == path or not below.startswith("/"))):
+        raise ValueError(f"{path!r} is not below {WORKSPACE}.")
+    return "/".join(parts)
+
+
+def _is_exact(text: str) -> bool:
+    """Whether a program would get this text and no other."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_key(text: str) -> bool:
+    return bool(text) and "=" not in text and _is_exact(text)
