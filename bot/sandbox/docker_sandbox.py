@@ -285,7 +285,7 @@ class DockerSandbox:
         return SandboxError("unknown_outcome", f"What runs in sandbox {self._id} keeps it from taking commands.")
 
     async def _new_link(self) -> tuple[Link, int]:
-        program = guest.source("agent", "output", "files", "usage")
+        program = guest.source("agent", "output", "files", "usage", "disk")
         arguments = [WORKSPACE, str(PROXY_PORT), f"{EGRESS}/epoch", str(self._epoch), str(self._disk)]
         try:
             exec_id = await self._container.prepare(

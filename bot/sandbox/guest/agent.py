@@ -17,17 +17,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
+import gc
 import json
 import os
 import select
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 
-from bot.sandbox.guest import files, usage
+from bot.sandbox.guest import files
+from bot.sandbox.guest.disk import Disk
 from bot.sandbox.guest.output import Output
 
 REPLY = struct.Struct(">IBiQQII")
@@ -41,12 +45,15 @@ said before a command is started, so that where it was not said, none was."""
 READY, OLD_PYTHON, FOREIGN, DEAF = range(4)
 """The first reply's exit code: ready, too old, the workspace is somebody else's, the main process does not listen."""
 
-NEITHER_ROOM = 200_000
-"""A reply goes through a socket as one message, whose size is bounded."""
 TREE_S = 5.0
 EPOCH_S = 0.5
 DRAIN_LIMIT = 4 * 1024**2
 PIPE_SIZE = 1024**2
+F_SETPIPE_SZ = 1031  # fcntl has it from Python 3.10 on
+
+FREE, LEFT = b"+", b"-"
+"""After a reply, from the process that watched over a command to the helper: whether it can take another one."""
+SPARES = 4
 
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
@@ -99,23 +106,33 @@ def end_tree() -> bool:
     return False
 
 
-def become(argv: list[str], env: dict[str, str], cwd: str, streams: tuple[int, int, int], trouble: int) -> None:
-    """The forked child turns into the command, or says into `trouble` at which point it could not."""
-    where = b"f"
-    try:
-        os.setsid()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(ignored, signal.SIG_DFL)
-        os.umask(0o022)
-        os.chdir(cwd)
-        where = b"x"
-        os.execvpe(argv[0], argv, env)  # noqa: S606 - exactly what is wanted
-    except OSError as exc:
-        os.write(trouble, where + b"%d" % (exc.errno or 0))
-    finally:
-        os._exit(127)
+def receive(link: socket.socket) -> tuple[dict, bytes]:  # type: ignore[type-arg]
+    """A request and its content, as the helper hands them on; EOFError where none comes."""
+    head, body = REQUEST.unpack(_exactly(link, REQUEST.size))
+    return json.loads(_exactly(link, head)), _exactly(link, body)
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    found = bytearray(size)
+    rest = memoryview(found)
+    while rest:
+        taken = link.recv_into(rest)
+        if not taken:
+            raise EOFError
+        rest = rest[taken:]
+    return bytes(found)
+
+
+def watch_over(link: socket.socket) -> None:
+    """Takes one command after another, until one leaves something behind or nobody asks any more."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    os.umask(0o022)
+    while True:
+        command = Command(link, *receive(link))
+        if not command.watch():
+            link.close()
+            command.linger()
+            return
 
 
 class Command:
@@ -129,53 +146,66 @@ class Command:
         self._outputs = (Output(head=half, tail=half), Output(head=half, tail=half))
         self._stdin = memoryview(stdin)
         self._status: int | None = None
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        self._start(request)
+        self._in = self._out = self._err = -1
+        self._trouble: tuple[int, int] | None = None
+        try:
+            self._start(request["argv"], {**os.environ, **request["env"]}, request["cwd"])
+        except OSError as exc:
+            # Python names the folder where it was the folder.
+            became = NO_FOLDER if exc.filename == request["cwd"] else NO_START
+            self._trouble = (NO_PROCESS if exc.errno == errno.EAGAIN else became, exc.errno or 0)
 
-    def _start(self, request: dict) -> None:  # type: ignore[type-arg]
-        in_read, self._in = os.pipe()
-        self._out, out_write = os.pipe()
-        self._err, err_write = os.pipe()
-        trouble_read, trouble_write = os.pipe()
-        for pipe in (self._out, self._err):
+    def _start(self, argv: list[str], env: dict[str, str], cwd: str) -> None:
+        pipe = subprocess.PIPE
+        stdin = pipe if self._stdin else subprocess.DEVNULL
+        started = subprocess.Popen(
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=stdin,
+            stdout=pipe,
+            stderr=pipe,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self._pid = started.pid
+        self._out, self._err = (os.dup(stream.fileno()) for stream in (started.stdout, started.stderr) if stream)
+        if started.stdin is not None:
+            self._in = os.dup(started.stdin.fileno())
+            started.stdin.close()
+        for stream in (self._in, self._out, self._err):
+            if stream >= 0:
+                os.set_blocking(stream, False)
+        for stream in (self._out, self._err):
             with contextlib.suppress(OSError):
-                fcntl.fcntl(pipe, 1031, PIPE_SIZE)  # F_SETPIPE_SZ, which Python knows from 3.10 on
-            os.set_blocking(pipe, False)
-        os.set_blocking(self._in, False)
-        self._pid = os.fork()
-        if self._pid == 0:
-            env = {**os.environ, **request["env"]}
-            become(request["argv"], env, request["cwd"], (in_read, out_write, err_write), trouble_write)
-        for pipe in (in_read, out_write, err_write, trouble_write):
-            os.close(pipe)
-        with open(trouble_read, "rb") as file:
-            self._trouble = file.read()
+                fcntl.fcntl(stream, F_SETPIPE_SZ, PIPE_SIZE)
+        started.returncode = 0  # it is waited for here and not there
 
-    def watch(self) -> None:
-        """Until the command has ended, and then as long as what it left in the background holds its output."""
-        if self._trouble:
-            os.waitpid(self._pid, 0)
-            became = NO_START if self._trouble[:1] == b"x" else NO_FOLDER
-            self._say(became, int(self._trouble[1:]))
-            return
+    def watch(self) -> bool:
+        """Until the command has ended and was told. False where something of it is left, which then has all the rest
+        of this process's time: True once nothing is, and another command may be watched."""
+        if self._trouble is not None:
+            return self._say(*self._trouble)
         became = self._follow()
         if became is not DONE:
             ended = end_tree()
-            self._say(became if ended else SURVIVED, 0 if ended else 1)
-            return
+            return self._say(became if ended else SURVIVED, 0 if ended else 1)
         self._drain()
         code = os.waitstatus_to_exitcode(self._status or 0)
-        self._say(DONE, 128 - code if code < 0 else code)
-        self._link.close()
-        # A process that is still there must not end because nobody takes its output any more.
+        return self._say(DONE, 128 - code if code < 0 else code)
+
+    def linger(self) -> None:
+        """What was left must not end because nobody takes its output any more."""
         while self._open():
             self._take(self._poll(1.0), keep=False)
             self._reap()
 
-    def _say(self, became: int, code: int) -> None:
+    def _say(self, became: int, code: int) -> bool:
         out, err = self._outputs
-        with contextlib.suppress(OSError):
-            self._link.send(reply(self._number, became, code, (out.size, err.size), (out.bytes(), err.bytes())))
+        free = became != SURVIVED and not self._open() and self._reap()
+        said = reply(self._number, became, code, (out.size, err.size), (out.bytes(), err.bytes()))
+        self._link.sendall(said + (FREE if free else LEFT))
+        return free
 
     def _open(self) -> bool:
         return self._out >= 0 or self._err >= 0
@@ -256,78 +286,25 @@ class Command:
     def _taken(self) -> int:
         return sum(output.size for output in self._outputs)
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Whether the kernel says that there is no child any more."""
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
-                    return
+                    return False
                 if pid == self._pid:
                     self._status = status
         except ChildProcessError:
-            return
-
-
-# The disk
-
-
-class Disk:
-    """Notices when the workspace holds more than it may. Looked at closely only where the whole file system has lost
-    so much room since the last look that it is possible at all."""
-
-    def __init__(self, root: str, limit: int) -> None:
-        self._root = root
-        self._limit = limit
-        self._allowed: int | None = None
-        self._used = 0
-        self._free = 0
-        self._looking: socket.socket | None = None
-
-    def fileno(self) -> int:
-        return self._looking.fileno() if self._looking else -1
-
-    def check(self) -> None:
-        if self._looking is not None:
-            return
-        free = self._free_now()
-        if self._allowed is not None and self._used + self._free - free <= self._allowed:
-            return
-        self._free = free
-        ours, theirs = socket.socketpair()
-        try:
-            pid = os.fork()
-        except OSError:
-            return
-        if pid == 0:
-            theirs.send(b"%d" % usage.used(self._root))
-            os._exit(0)
-        self._looking = ours
-
-    def answer(self) -> bool:
-        """Whether it is over. What is there when we first look, or after an end, may stay; it may not grow."""
-        assert self._looking is not None
-        said = self._looking.recv(64)
-        self._looking.close()
-        self._looking = None
-        if not said:
-            return False
-        self._used = int(said)
-        if self._allowed is None:
-            self._allowed = self._limit if self._used <= self._limit else self._used + self._limit // 20
-        over = self._used > self._allowed
-        self._allowed = max(self._limit, min(self._allowed, self._used + self._limit // 20))
-        return over
-
-    def _free_now(self) -> int:
-        found = os.statvfs(self._root)
-        return found.f_bavail * found.f_frsize
+            return True
 
 
 # The helper itself
 
 
 class Agent:
-    """Takes requests as they come; each command has a process beside this one that watches over it."""
+    """Takes requests as they come. Each command has a process beside this one that watches over it; these are used
+    again, because making one takes longer than most commands do."""
 
     def __init__(self, root: str, epoch_file: str, epoch: int, disk: int) -> None:
         self._root = root
@@ -335,10 +312,13 @@ class Agent:
         self._epoch = epoch
         self._disk = Disk(root, disk)
         self._running: dict[socket.socket, int] = {}
+        self._replies: dict[socket.socket, bytearray] = {}
+        self._spares: list[socket.socket] = []
         self._input = bytearray()
 
     def serve(self) -> None:
         os.set_blocking(0, False)
+        self._spares += filter(None, [self._fork()])
         while True:
             poll = select.poll()
             poll.register(0, select.POLLIN)
@@ -356,9 +336,7 @@ class Agent:
                 self._write(reply(0, FULL, 0, (0, 0), (b"", b"")))
             self._disk.check()
             self._reap()
-        for link in self._running:  # whoever asked for these is gone
-            with contextlib.suppress(OSError):
-                link.send(b"end")
+        # Whoever asked is gone: closed with this process, the links end what still runs.
 
     def _is_stale(self) -> bool:
         try:
@@ -389,7 +367,8 @@ class Agent:
         if verb == "end":
             for link, running in self._running.items():
                 if running == number:
-                    link.send(b"end")
+                    with contextlib.suppress(OSError):
+                        link.send(b"end")
             return
         if self._is_stale():
             self._write(reply(number, STALE, 0, (0, 0), (b"", b"")))
@@ -402,36 +381,62 @@ class Agent:
 
     def _exec(self, request: dict, stdin: bytes) -> None:  # type: ignore[type-arg]
         self._write(reply(request["id"], TAKEN, 0, (0, 0), (b"", b"")))
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        head = json.dumps(request).encode()
+        data = REQUEST.pack(len(head), len(stdin)) + head + stdin
+        while True:
+            link = self._spares.pop() if self._spares else self._fork()
+            if link is None:
+                self._write(reply(request["id"], NO_PROCESS, 0, (0, 0), (b"", b"")))
+                return
+            try:
+                link.sendall(data)
+            except OSError:
+                link.close()  # a command has ended the process at its other end
+                continue
+            self._running[link] = request["id"]
+            self._replies[link] = bytearray()
+            return
+
+    def _fork(self) -> socket.socket | None:
+        ours, theirs = socket.socketpair()
         try:
             pid = os.fork()
         except OSError:
             ours.close()
             theirs.close()
-            self._write(reply(request["id"], NO_PROCESS, 0, (0, 0), (b"", b"")))
-            return
-        if pid == 0:
-            try:
-                # Of the bot's streams it keeps none: the helper alone speaks for itself.
-                for number in (0, 1):
-                    os.dup2(os.open(os.devnull, os.O_RDWR), number)
-                for link in (ours, *self._running):
-                    link.close()
-                Command(theirs, request, stdin).watch()
-            finally:
-                os._exit(0)
-        theirs.close()
-        self._running[ours] = request["id"]
+            return None
+        if pid:
+            theirs.close()
+            return ours
+        try:
+            # Of the bot's streams it keeps none: the helper alone speaks for itself.
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, 0)
+            os.dup2(nothing, 1)
+            for link in (ours, *self._running, *self._spares):
+                link.close()
+            with contextlib.suppress(EOFError, OSError):
+                watch_over(theirs)
+        finally:
+            os._exit(0)
 
     def _pass_on(self, link: socket.socket) -> None:
-        number = self._running.pop(link)
+        said = self._replies[link]
         try:
-            said = link.recv(NEITHER_ROOM)
+            piece = link.recv(PIPE_SIZE)
         except OSError:
-            said = b""
-        link.close()
+            piece = b""
+        said += piece
+        if piece and (len(said) < REPLY.size or len(said) <= REPLY.size + sum(REPLY.unpack_from(said)[-2:])):
+            return
+        number = self._running.pop(link)
+        del self._replies[link]
+        if said.endswith(FREE) and piece and len(self._spares) < SPARES:
+            self._spares.append(link)
+        else:
+            link.close()
         # Nothing: the watching process was ended, and only a command can have done that.
-        self._write(said or reply(number, SURVIVED, 0, (0, 0), (b"", b"")))
+        self._write(bytes(said[:-1]) if piece else reply(number, SURVIVED, 0, (0, 0), (b"", b"")))
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -469,6 +474,7 @@ def ready(root: str, port: int) -> int:
 def main(root: str, port: int, epoch_file: str, epoch: int, disk: int) -> None:
     # Commands of the same user can end this process, but not look into it, trace it or write to its streams.
     prctl(PR_SET_DUMPABLE, 0)
+    gc.disable()  # what it would move is shared with the processes beside
     agent = Agent(root, epoch_file, epoch, disk)
     said = ready(root, port)
     os.write(1, reply(0, DONE, said, (0, 0), (b"", b"")))
