@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 from fastapi import FastAPI
@@ -21,7 +22,7 @@ from bot.domain.budget import FREE, Price
 from bot.domain.config import Ceilings
 from bot.domain.errors import UserError
 from bot.domain.redaction import Redactor
-from bot.domain.task import Job
+from bot.domain.task import Job, Postponed
 from bot.engine.embedded import EmbeddedEngine, exclusive
 from bot.github.auth import App
 from bot.llm import prices
@@ -29,11 +30,15 @@ from bot.llm.protocol import Model
 from bot.llm.spec import parse_spec
 from bot.pipeline import reconcile, stages
 from bot.pipeline.deps import Deps
-from bot.sandbox.protocol import SandboxProvider
+from bot.sandbox.credentials import load_credentials
+from bot.sandbox.pool import PooledProvider, PoolLimits
+from bot.sandbox.protocol import Network, ProviderLimits, SandboxProvider
 from bot.settings import Settings
 from bot.web import server
 
 RECONCILE_S = 300.0
+LIFETIME_S = 4 * 3600
+"""The longest life of a sandbox where neither the operator nor the provider says less."""
 
 log = structlog.get_logger()
 
@@ -83,27 +88,30 @@ async def open_bot(settings: Settings, *, clock: Callable[[], datetime] = utc_no
 
 
 def _wire(settings: Settings, store: Store, provider: SandboxProvider, clock: Callable[[], datetime]) -> Bot:
-    async def run(job: Job) -> None:
-        await stages.run(deps, job)
+    async def run(job: Job) -> Postponed | None:
+        return await stages.run(deps, job)
 
     async def give_up(job: Job, error: Exception) -> None:
         await stages.give_up(deps, job, error)
 
     engine = EmbeddedEngine(store, run=run, give_up=give_up, clock=clock, workers=settings.coder_workers)
+    limits = pool_limits(settings, provider.limits)
+    pool = PooledProvider(provider, store, limits, clock=clock, on_free=engine.freed)
     secret = settings.github_webhook_secret
     if secret is None or not secret.get_secret_value():
         raise UserError("GITHUB_WEBHOOK_SECRET is not set; it is the secret of your GitHub App's webhook.")
     deps = Deps(
         store=store,
         engine=engine,
-        provider=provider,
+        provider=pool,
         github=github_app(settings),
         model=lambda wanted: model(settings, wanted),
-        redactor=Redactor(settings.secrets),
+        redactor=Redactor((*settings.secrets, *index_credentials(settings).values())),
         clock=clock,
         new_id=lambda: uuid.uuid4().hex[:12],
-        image=settings.coder_image,
-        ceilings=ceilings(settings),
+        image=settings.image,
+        ceilings=ceilings(settings, limits),
+        snapshot_disk=settings.coder_snapshot_disk,
         bot_version=version("coder-bot"),
     )
 
@@ -116,6 +124,9 @@ def _wire(settings: Settings, store: Store, provider: SandboxProvider, clock: Ca
 
 
 def sandbox_provider(settings: Settings) -> SandboxProvider:
+    """The provider itself, held to no limit of the operator's."""
+    if settings.sandbox == "e2b":
+        return _e2b(settings)
     from bot.sandbox.docker import DockerProvider
 
     return DockerProvider(
@@ -123,6 +134,64 @@ def sandbox_provider(settings: Settings) -> SandboxProvider:
         deployment=settings.coder_deployment,
         egress_dir=settings.coder_home / "egress",
         private_hosts=settings.coder_private_hosts,
+        credentials=index_credentials(settings),
+    )
+
+
+def index_credentials(settings: Settings) -> Mapping[str, str]:
+    path = settings.coder_index_credentials_file
+    return {} if path is None else load_credentials(path)
+
+
+def _e2b(settings: Settings) -> SandboxProvider:
+    if settings.e2b_api_key is None:
+        raise UserError("E2B_API_KEY is not set; it is a key of your E2B team.")
+    from bot.sandbox.e2b import E2BProvider
+
+    return E2BProvider(
+        deployment=settings.coder_deployment,
+        api_key=settings.e2b_api_key.get_secret_value(),
+        plan=settings.coder_e2b_plan,
+        api_url=settings.e2b_api_url,
+        sandbox_url=settings.e2b_sandbox_url,
+        private_hosts=settings.coder_private_hosts,
+    )
+
+
+def pool_limits(settings: Settings, theirs: ProviderLimits) -> PoolLimits:
+    """The operator's limits. Raises UserError where they can't hold, naming the setting to change."""
+    at_once = settings.coder_max_sandboxes or min(2 * settings.coder_workers + 2, theirs.at_once or 2**31)
+    reserved = settings.coder_reserved_sandboxes or min(2, at_once - 1)
+    lifetime = settings.coder_max_lifetime or min(LIFETIME_S, theirs.lifetime_s or LIFETIME_S)
+    wrong = []
+    if theirs.lifetime_s is not None and lifetime > theirs.lifetime_s:
+        wrong.append(
+            f"CODER_MAX_LIFETIME is {lifetime}, but {settings.sandbox} ends a sandbox after {theirs.lifetime_s} "
+            f"seconds: set it to at most {theirs.lifetime_s}, or leave it out."
+        )
+    if theirs.at_once is not None and at_once > theirs.at_once:
+        wrong.append(
+            f"CODER_MAX_SANDBOXES is {at_once}, but {settings.sandbox} runs at most {theirs.at_once} at once: "
+            f"set it to at most {theirs.at_once}, or leave it out."
+        )
+    if reserved >= at_once:
+        wrong.append(
+            f"CODER_RESERVED_SANDBOXES is {reserved}, which leaves none of {at_once} for the work itself: set it "
+            "below CODER_MAX_SANDBOXES."
+        )
+    networks: frozenset[Network] = frozenset({"none", settings.coder_network})
+    if not networks <= theirs.networks:
+        wrong.append(f"CODER_NETWORK is {settings.coder_network}, which {settings.sandbox} does not know here.")
+    if wrong:
+        raise UserError(" ".join(wrong))
+    return PoolLimits(
+        at_once=at_once,
+        reserved=reserved,
+        lifetime_s=lifetime,
+        exec_s=settings.coder_max_exec,
+        disk=settings.coder_max_disk,
+        networks=networks,
+        origins=frozenset({urlsplit(settings.github_api_url).netloc.removeprefix("api.")}),
     )
 
 
@@ -161,11 +230,13 @@ def model(settings: Settings, wanted: str | None) -> Model:
     return ChatModel(name, api_key=key, base_url=settings.openai_base_url, price=price)
 
 
-def ceilings(settings: Settings) -> Ceilings:
+def ceilings(settings: Settings, limits: PoolLimits) -> Ceilings:
+    """What repositories may ask for in their config."""
     return Ceilings(
-        lifetime=settings.coder_max_lifetime,
+        lifetime=limits.lifetime_s,
+        disk=limits.disk,
         duration=settings.coder_max_duration,
         cost=settings.coder_max_cost,
         memory=settings.coder_max_memory,
-        images=settings.coder_images | {settings.coder_image},
+        images=settings.coder_images | {settings.image},
     )

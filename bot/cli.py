@@ -6,7 +6,9 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -20,7 +22,9 @@ from bot.domain.config import ConfigError
 from bot.domain.errors import UserError
 
 if TYPE_CHECKING:
+    from bot.db.store import Store
     from bot.local import Report
+    from bot.sandbox.protocol import SandboxProvider
 
 T = TypeVar("T")
 
@@ -272,22 +276,79 @@ def tasks_list(everything: Annotated[bool, typer.Option("--all", help="Closed on
     _run(work())
 
 
-@sandboxes.command("list")
-def sandboxes_list() -> None:
-    """List sandboxes, running and paused."""
+@asynccontextmanager
+async def _sandboxes() -> AsyncIterator[tuple[SandboxProvider, Store]]:
     from bot.app import sandbox_provider
+    from bot.db import migrate
+    from bot.db.store import Store
 
-    async def work() -> None:
-        provider = sandbox_provider(env.load())
+    settings = env.load()
+    settings.coder_home.mkdir(parents=True, exist_ok=True)
+    await migrate.upgrade(settings.database_url)
+    store = Store(settings.database_url)
+    try:
+        provider = sandbox_provider(settings)
         try:
-            for info in await provider.list():
-                print(
-                    f"{info.id[:24]:<24}  {info.kind:<6}  {'running' if info.running else 'paused':<7}  {info.task}"
-                )
+            yield provider, store
         finally:
             await provider.aclose()
+    finally:
+        await store.aclose()
 
-    _run(work())
+
+@sandboxes.command("list")
+def sandboxes_list(as_json: Json = False) -> None:
+    """List sandboxes, running and paused, and the snapshot each was started from."""
+
+    async def work() -> list[dict[str, Any]]:
+        async with _sandboxes() as (provider, store):
+            infos = await provider.list()
+            records = [record for task in {info.task for info in infos} for record in await store.sandboxes(task)]
+            from_snapshot = {record.provider_id: record.snapshot_id for record in records}
+            return [
+                {
+                    "provider": provider.name,
+                    "id": info.id,
+                    "kind": info.kind,
+                    "task": info.task,
+                    "running": info.running,
+                    "snapshot": from_snapshot.get(info.id),
+                }
+                for info in infos
+            ]
+
+    found = _run(work())
+    if as_json:
+        _print_json({"sandboxes": found})
+        return
+    for item in found:
+        state = "running" if item["running"] else "paused"
+        line = f"{item['provider']:<6}  {item['id']:<24}  {item['kind']:<6}  {state:<7}  {item['task']}"
+        print(f"{line}  from {item['snapshot']}" if item["snapshot"] else line)
+
+
+@sandboxes.command("reap")
+def sandboxes_reap(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be ended.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End sandboxes, snapshots and slots that no live task owns; `serve` does so every few minutes."""
+    from bot.app import utc_now
+    from bot.pipeline.reconcile import reap
+
+    async def work() -> list[dict[str, Any]]:
+        async with _sandboxes() as (provider, store):
+            return [asdict(item) for item in await reap(store, provider, now=utc_now(), dry_run=dry_run)]
+
+    found = _run(work())
+    if as_json:
+        _print_json({"dry_run": dry_run, "leftovers": found})
+        return
+    for item in found:
+        task = f" of task {item['task']}" if item["task"] else ""
+        print(f"{'would end' if dry_run else 'ended'} {item['what']} {item['id']}{task}: {item['why']}")
+    if not found:
+        print("Nothing is left over.")
 
 
 def _job(settings: env.Settings, repo: Path | None, task: str | None, model: str | None, keep: bool) -> Any:

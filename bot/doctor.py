@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bot import app
 from bot.db.store import Store
-from bot.domain.errors import CoderError
+from bot.domain.errors import CoderError, SandboxError
+from bot.sandbox.protocol import SandboxProvider
 from bot.settings import Settings
 
 
@@ -28,7 +30,7 @@ async def examine(settings: Settings) -> list[Finding]:
     """All checks; a failing one does not keep the others from being made."""
     return [
         await _database(settings),
-        await _sandbox(settings),
+        *await _sandbox(settings),
         await _model(settings),
         _github(settings),
         _webhook(settings),
@@ -48,17 +50,50 @@ async def _database(settings: Settings) -> Finding:
     return Finding(name="database", ok=True, detail=f"{kind}, schema is there")
 
 
-async def _sandbox(settings: Settings) -> Finding:
+async def _sandbox(settings: Settings) -> list[Finding]:
     try:
         provider = app.sandbox_provider(settings)
-        try:
-            image = await provider.image_id(settings.coder_image)
-        finally:
-            await provider.aclose()
     except CoderError as exc:
-        fix = "Start Docker, and build the image with scripts/sandbox-image."
-        return Finding(name="sandbox", ok=False, detail=str(exc), fix=fix)
-    return Finding(name="sandbox", ok=True, detail=f"{settings.coder_image} is {image[:19]}")
+        return [Finding(name="sandbox", ok=False, detail=str(exc), fix="Or set CODER_SANDBOX to the other provider.")]
+    try:
+        return [await _provider(settings, provider), _limits(settings, provider)]
+    finally:
+        await provider.aclose()
+
+
+async def _provider(settings: Settings, provider: SandboxProvider) -> Finding:
+    try:
+        await provider.list()
+        image = await provider.image_id(settings.image)
+    except SandboxError as exc:
+        detail = f"{provider.name}: {exc.reason}. {exc}"
+        return Finding(name="sandbox", ok=False, detail=detail, fix=_FIX[provider.name].get(exc.reason, _LATER))
+    return Finding(name="sandbox", ok=True, detail=f"{provider.name}: {settings.image} is {image[:19]}")
+
+
+_LATER = "See that it can be reached from here, and try again."
+_FIX: Mapping[str, Mapping[str, str]] = {
+    "docker": {
+        "unreachable": "Start Docker, or set DOCKER_HOST to the socket it listens on.",
+        "permission_denied": "Let this user use Docker's socket.",
+        "invalid_config": "Build the image with scripts/sandbox-image, or set CODER_IMAGE to one that is there.",
+    },
+    "e2b": {
+        "authentication": "Set E2B_API_KEY to a key of your E2B team; the dashboard shows them.",
+        "invalid_config": "Build the template with scripts/e2b-template, or set CODER_IMAGE to one of your team's.",
+    },
+}
+
+
+def _limits(settings: Settings, provider: SandboxProvider) -> Finding:
+    try:
+        limits = app.pool_limits(settings, provider.limits)
+    except CoderError as exc:
+        return Finding(name="limits", ok=False, detail=str(exc), fix="Change the settings that are named.")
+    told = (
+        f"{limits.at_once} sandboxes at once, {limits.reserved} of them for verification, {limits.lifetime_s} s each"
+    )
+    return Finding(name="limits", ok=True, detail=told)
 
 
 async def _model(settings: Settings) -> Finding:

@@ -137,8 +137,8 @@ def _settings(settings: Settings, github: LocalGitHub, home: Path, job: Job) -> 
 
 @asynccontextmanager
 async def listening(bot: Bot, github: LocalGitHub) -> AsyncIterator[None]:
-    """The bot's web door on a port of its own, known to the local GitHub; whatever sandboxes the bot has left are
-    ended on the way out."""
+    """The bot's web door on a port of its own, known to the local GitHub; whatever sandboxes and snapshots the bot
+    has left are ended on the way out."""
     server = uvicorn.Server(uvicorn.Config(bot.web, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
@@ -157,6 +157,8 @@ async def listening(bot: Bot, github: LocalGitHub) -> AsyncIterator[None]:
         try:
             for info in await bot.deps.provider.list():
                 await bot.deps.provider.kill(info.id)
+            for snapshot in await bot.deps.provider.snapshots():
+                await bot.deps.provider.drop_snapshot(snapshot.id)
         except SandboxError as exc:
             log.warning("sandboxes could not be ended; their lifetime will", reason=str(exc))
 
@@ -290,7 +292,8 @@ async def verify(
     home = Path(tempfile.mkdtemp(prefix="coder-"))
     own = settings.model_copy(update={"coder_deployment": f"verify-{secrets.token_hex(4)}", "coder_home": home})
     provider = app.sandbox_provider(own)
-    image = rules.sandbox.image or settings.coder_image
+    limits = app.pool_limits(own, provider.limits)
+    image = rules.sandbox.image or settings.image
     try:
         sandbox = await provider.create(
             SandboxSpec(
@@ -298,7 +301,7 @@ async def verify(
                 kind="verify",
                 task="verify",
                 image=image,
-                lifetime_s=rules.sandbox.lifetime,
+                lifetime_s=min(rules.sandbox.lifetime, limits.lifetime_s),
                 memory=rules.sandbox.memory,
                 cpus=float(rules.sandbox.cpus),
                 disk=rules.sandbox.disk,

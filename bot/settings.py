@@ -25,9 +25,10 @@ class Settings(BaseSettings):
     """Default: SQLite in the home."""
     coder_deployment: str = "default"
     """Marks this deployment's sandboxes, where several share an engine."""
-    coder_sandbox: Literal["docker"] = "docker"
-    coder_image: str = "coder-bot-sandbox:latest"
-    """The image of sandboxes whose repository names none."""
+    coder_sandbox: Literal["docker", "e2b"] | None = None
+    """Who makes the sandboxes; default: `e2b` when E2B_API_KEY is there, else `docker`."""
+    coder_image: str | None = None
+    """The image (E2B: the template) of sandboxes whose repository names none; default: `coder-bot-sandbox`."""
     coder_images: Annotated[frozenset[str], NoDecode] = frozenset()
     """Further images that repositories may name, separated by commas."""
     coder_model: str | None = None
@@ -36,10 +37,25 @@ class Settings(BaseSettings):
     """JSON: model name to US dollars a million tokens of input, output and cached input."""
     coder_private_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
     """Private addresses (`host` or `host:port`, separated by commas) that sandboxes may be allowed to reach."""
+    coder_index_credentials_file: Path | None = None
+    """JSON: host of a private package index to the Authorization header that the egress proxy adds for it."""
     coder_workers: int = Field(default=4, ge=1, le=64)
     """Tasks worked on at once; each has at most two sandboxes."""
-    coder_max_lifetime: int = Field(default=4 * 3600, ge=60)
-    """Seconds a sandbox may be given by a repository."""
+    coder_max_sandboxes: int | None = Field(default=None, ge=2)
+    """Sandboxes running at once over all processes; default: two for each worker and two more, or what the provider
+    allows."""
+    coder_reserved_sandboxes: int | None = Field(default=None, ge=1)
+    """How many of those are kept for verification and fetching; default: 2, or 1 of two."""
+    coder_max_lifetime: int | None = Field(default=None, ge=60)
+    """Seconds a sandbox may be given by a repository; default: 4 hours, or what the provider allows."""
+    coder_max_exec: int = Field(default=3600, ge=1)
+    """Seconds after which any command in a sandbox is ended."""
+    coder_max_disk: int = Field(default=50 * 1024**3, ge=64 * 1024**2)
+    """Bytes a sandbox's workspace may be given by a repository."""
+    coder_network: Literal["none", "allowlist"] = "allowlist"
+    """`none`: sandboxes reach no host but the one they clone from, whatever a repository's config lists."""
+    coder_snapshot_disk: int = Field(default=10 * 1024**3, ge=0)
+    """Bytes for snapshots, from which sandboxes start warm; 0: none are made."""
     coder_max_duration: int = Field(default=2 * 3600, ge=60)
     """Seconds of work an episode may be given by a repository."""
     coder_max_cost: Decimal = Field(default=Decimal(20), ge=0)
@@ -54,6 +70,21 @@ class Settings(BaseSettings):
     openai_api_key: SecretStr | None = None
     openai_base_url: str | None = None
     docker_host: str = "unix:///var/run/docker.sock"
+    e2b_api_key: SecretStr | None = None
+    e2b_api_url: str | None = None
+    """Of a self-hosted or compatible service; default: E2B's own."""
+    e2b_sandbox_url: str | None = None
+    """Where such a service's sandboxes are reached; default: where E2B's are."""
+    coder_e2b_plan: Literal["hobby", "pro"] = "hobby"
+    """Of the E2B account: how long sandboxes may live there, and how many at once."""
+
+    @property
+    def sandbox(self) -> Literal["docker", "e2b"]:
+        return self.coder_sandbox or ("e2b" if self.e2b_api_key else "docker")
+
+    @property
+    def image(self) -> str:
+        return self.coder_image or {"docker": "coder-bot-sandbox:latest", "e2b": "coder-bot-sandbox"}[self.sandbox]
 
     @property
     def database_url(self) -> str:
@@ -66,7 +97,7 @@ class Settings(BaseSettings):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Exact values that must never leave the process."""
-        held = (self.github_private_key, self.github_webhook_secret, self.openai_api_key)
+        held = (self.github_private_key, self.github_webhook_secret, self.openai_api_key, self.e2b_api_key)
         return tuple(secret.get_secret_value() for secret in held if secret)
 
 

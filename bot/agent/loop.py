@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from bot.agent.tools import Observation, Toolbox, submission
+from bot.agent.tools import Observation, Toolbox, may_change, submission
 from bot.domain.budget import Allowance, Exceeded, Spend, Usage, before_call, before_reply
 from bot.domain.episode import Code
-from bot.domain.transcript import Call, Step
+from bot.domain.transcript import LOST_CALL, NOT_RUN, Call, Step, too_large, too_large_note
 from bot.llm.protocol import Message, Model, Reply, ToolCall, ToolResult, UserMessage
 
 MAX_OUTPUT_TOKENS = 16_000
@@ -22,6 +22,8 @@ REFUSALS = 8
 """Commands refused in a row that end an episode."""
 SILENCES = 2
 """Replies without any tool call in a row that end an episode."""
+TOO_LARGE_STEPS = 3
+"""Steps in a row that may begin with a change too large to be kept."""
 CHARS_PER_TOKEN = 3
 """A prompt's tokens are never more than its characters by this; text in the wild has about four."""
 
@@ -62,6 +64,10 @@ class Record(Protocol):
 
     async def add_call(self, step_id: int, call: Call) -> None: ...
 
+    async def checkpoint(self) -> str | None:
+        """Keeps what the work tree holds now; else what about it is too large, or can't be read."""
+        ...
+
     async def is_finishing(self) -> bool: ...
 
 
@@ -78,13 +84,16 @@ async def run(
     record: Record,
     on_refusals: Callable[[int], Awaitable[None]],
 ) -> Submitted | Ended:
-    """Goes on from the steps that were saved, so that after a crash at most the call in flight is repeated.
+    """Goes on from the steps that were saved, so that after a crash at most the call in flight is repeated. The
+    changes of each step are kept before the next reply is asked for: at most one step is lost with a sandbox.
 
     `earlier` is what former episodes of the task used of its tokens and cost."""
     messages, spend = _replay(task, steps, earlier)
     refusals, silences = _streaks(steps)
     unfinished = _unfinished(steps)
     resumed = unfinished is not None
+    changed = bool(steps) and _changes(steps[-1].calls)
+    large = too_large(steps)
     number = len(steps)
     while True:
         if unfinished is None:
@@ -92,6 +101,15 @@ async def run(
                 return Submitted(title="", summary="Finished at request, with what was there.")
             if silences >= SILENCES:
                 return Ended(code=Code.NO_PROGRESS, detail="The model stopped without submitting anything.")
+            if changed or large:
+                started = time.monotonic()
+                problem = await record.checkpoint()
+                spend = replace(spend, duration_s=spend.duration_s + time.monotonic() - started)
+                large = large + 1 if problem else 0
+                if problem and large > TOO_LARGE_STEPS:
+                    return _paused(problem, number - large)
+                if problem:
+                    feedback = "\n\n".join(filter(None, (too_large_note(problem), feedback)))
             if silences:
                 feedback = feedback or NUDGE
             if feedback:
@@ -120,6 +138,7 @@ async def run(
             spend = spend.after_reply(reply.usage, price=model.price, duration_s=took)
             messages.append(reply)
             feedback = None
+            changed = False
             done = 0
         else:
             step, reply, done = unfinished
@@ -133,7 +152,9 @@ async def run(
             observation = await toolbox.run(call, timeout_s=left, repeated=resumed)
             resumed = False
             took = time.monotonic() - started
-            await record.add_call(step.id, _finished(position, call, observation, took))
+            finished = _finished(position, call, observation, took)
+            await record.add_call(step.id, finished)
+            changed = changed or may_change(finished)
             spend = spend.after_call(took)
             messages.append(ToolResult(call_id=call.id, text=observation.text))
             refusals = refusals + 1 if observation.refused else 0
@@ -153,8 +174,29 @@ def submitted(steps: tuple[Step, ...]) -> Submitted | None:
     if not steps or not steps[-1].calls:
         return None
     last = steps[-1].calls[-1]
-    found = submission(last.name, last.arguments)
+    found = submission(last.name, last.arguments) if last.result not in (LOST_CALL, NOT_RUN) else None
     return Submitted(title=found.title, summary=found.summary) if found else None
+
+
+def lost(steps: tuple[Step, ...]) -> tuple[tuple[Call, ...], int]:
+    """What the loss of the sandbox means for an episode: how the last step's open calls ended, to be saved, and the
+    step whose files the last checkpoint surely holds (0: those the episode began with)."""
+    if not steps:
+        return (), 0
+    last, large = steps[-1], too_large(steps)
+    calls: list[Call] = []
+    if unfinished := _unfinished(steps):
+        _, reply, done = unfinished
+        for position, asked in enumerate(reply.tool_calls[done:], done):
+            result = NOT_RUN if calls else LOST_CALL
+            calls.append(_finished(position, asked, Observation(text=result), 0.0))
+    if large:
+        return tuple(calls), max(0, last.number - large - 1)
+    return tuple(calls), last.number - 1 if calls or _changes(last.calls) else last.number
+
+
+def _changes(calls: tuple[Call, ...]) -> bool:
+    return any(may_change(call) for call in calls)
 
 
 def _replay(task: str, steps: tuple[Step, ...], earlier: Spend) -> tuple[list[Message], Spend]:
@@ -221,6 +263,15 @@ def _tokens(system: str, messages: list[Message]) -> int:
             case Reply(text=text, tool_calls=calls, raw=raw):
                 characters += len(str(raw)) if raw else len(text) + sum(len(str(call.arguments)) for call in calls)
     return characters // CHARS_PER_TOKEN + 2_000  # the tools' own descriptions
+
+
+def _paused(problem: str, kept: int) -> Ended:
+    what = f"what there was after step {kept}" if kept > 0 else "what there was before this episode"
+    return Ended(
+        code=Code.LIMIT_EXCEEDED,
+        detail=f"The change can't be kept: {problem.rstrip('.')}. It stayed so for {TOO_LARGE_STEPS} steps after the "
+        f"model was told. The last checkpoint holds {what}. (`limits.files`, `limits.patch`)",
+    )
 
 
 def _over(stop: Exceeded) -> Ended:

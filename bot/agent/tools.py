@@ -4,7 +4,7 @@ or a repository did wrong."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from bot.domain import paths
 from bot.domain.commands_policy import Allowed, Policy
 from bot.domain.config import Check
-from bot.domain.errors import UserError
+from bot.domain.errors import SandboxError, UserError
+from bot.domain.transcript import Call, blocked_line
 from bot.llm.protocol import ToolCall, ToolSpec
 from bot.sandbox.protocol import ExecResult, Sandbox
 from bot.sandbox.workspace import REPO
@@ -23,6 +24,8 @@ READ_LIMIT = 256 * 1024
 """Bytes of a file that a model can read or edit; larger ones are for commands."""
 RESULT_LIMIT = 24_000
 """Characters of a tool's result that reach the model."""
+
+UNKNOWN = "The sandbox did not say what came of this: it may have happened or not. Look before you do it again."
 
 
 class _Arguments(BaseModel):
@@ -115,6 +118,11 @@ class Observation:
     submitted: Submit | None = None
 
 
+def may_change(call: Call) -> bool:
+    """Whether files may be different after this finished call."""
+    return not call.refused and TOOLS.get(call.name, (None, None))[1] in ("write", "exec")
+
+
 def submission(name: str, arguments: Mapping[str, Any] | None) -> Submit | None:
     """The submission that a saved call was, if it was a good one."""
     if name != "submit":
@@ -127,7 +135,7 @@ def submission(name: str, arguments: Mapping[str, Any] | None) -> Submit | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Toolbox:
-    """The tools of one episode, over its sandbox."""
+    """The tools of one episode, over its sandbox. `env` is what commands get beyond the sandbox's own."""
 
     sandbox: Sandbox
     grants: frozenset[Grant]
@@ -137,6 +145,10 @@ class Toolbox:
     redact: Callable[[str], str]
     command_timeout_s: float
     tests_timeout_s: float
+    lifetime_s: int
+    env: Mapping[str, str]
+    _blocked: set[str] = field(default_factory=set, init=False, repr=False)
+    """Hosts that the model has been told it can't reach."""
 
     def specs(self) -> list[ToolSpec]:
         """The tools that the grants allow."""
@@ -174,6 +186,13 @@ class Toolbox:
             observation = Observation(text="That file can't be used like that.")
         except ValueError:
             observation = Observation(text="Refused: that path leads out of the repository.", refused=True)
+        except SandboxError as exc:
+            if exc.reason == "unknown_outcome":
+                observation = Observation(text=UNKNOWN)
+            else:
+                observation = Observation(text=f"Failed: {await limit_met(self.sandbox, exc, self.lifetime_s)}")
+        if isinstance(arguments, RunCommand | RunTests):
+            observation = self._with_blocked(observation)
         return Observation(
             text=cut(self.redact(observation.text.replace("\0", "\ufffd"))),  # Postgres keeps no NUL
             exit_code=observation.exit_code,
@@ -210,13 +229,20 @@ class Toolbox:
                     hint = f" {decision.hint}" if decision.hint else ""
                     return Observation(text=f"Refused: {decision.reason}{hint}", refused=True)
                 limit = min(timeout_s, self.command_timeout_s)
-                return _observed(await self.sandbox.exec(decision.argv, cwd=REPO, timeout_s=limit), limit)
+                result = await self.sandbox.exec(decision.argv, cwd=REPO, env=self.env, timeout_s=limit)
+                return _observed(result, limit)
             case RunTests(filter=words):
                 return await self._run_tests(words, timeout_s)
             case Submit():
                 return Observation(text="Submitted.", submitted=arguments)
             case _:
                 raise AssertionError(arguments)
+
+    def _with_blocked(self, observation: Observation) -> Observation:
+        """With a first line that names the hosts which were refused since the model was last told."""
+        new = [host for host in self.sandbox.refused_hosts if host not in self._blocked]
+        self._blocked.update(new)
+        return replace(observation, text=f"{blocked_line(new)}\n{observation.text}") if new else observation
 
     def _path(self, path: str) -> str:
         return f"{REPO}/{paths.resolve(path)}"
@@ -293,7 +319,7 @@ class Toolbox:
         report, worst = [], 0
         for check in self.checks[:1] if extra else self.checks:
             limit = min(timeout_s, self.tests_timeout_s, check.timeout)
-            result = await run_line(self.sandbox, check.run, extra=extra, timeout_s=limit)
+            result = await run_line(self.sandbox, check.run, extra=extra, env=self.env, timeout_s=limit)
             observed = _observed(result, limit)
             worst = worst or observed.exit_code or 0
             report.append(f"## {check.name}: {check.run}\n{observed.text}")
@@ -319,6 +345,20 @@ async def run_line(
     return await sandbox.exec(
         ["sh", "-c", strict, shell, *extra], cwd=REPO, env=env, timeout_s=timeout_s, trusted_status=trusted_status
     )
+
+
+async def limit_met(sandbox: Sandbox, error: SandboxError, lifetime_s: int) -> str:
+    """What to say of a limit that a running sandbox has: a file too large, a full disk. Any other error is raised; so
+    is, retryably, that the sandbox stands still: connecting to it again resumes it, or tells that it is gone."""
+    if error.reason != "limit_exceeded":
+        raise error
+    try:
+        await sandbox.extend(lifetime_s)
+    except SandboxError as exc:
+        if exc.reason != "limit_exceeded":
+            raise
+        raise SandboxError("unreachable", str(exc), retryable=True) from exc
+    return str(error)
 
 
 def cut(text: str, limit: int = RESULT_LIMIT) -> str:

@@ -1,41 +1,29 @@
-"""The only SQL: values in, values out. Every write is one transaction with a name, a save point work goes on from."""
+"""The only SQL, `sandboxes` included: values in, values out. Every write is one transaction with a name, a save point
+work goes on from."""
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import event as sqlalchemy_event
-from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlmodel import col, delete, select, update
 from sqlmodel.ext.asyncio.session import AsyncSession
 
-from bot.db.tables import (
-    CheckpointRow,
-    DeliveryRow,
-    EpisodeRow,
-    JobRow,
-    ReceiptRow,
-    SandboxRow,
-    StepRow,
-    TaskRow,
-    ToolCallRow,
-)
+from bot.db.database import hold
+from bot.db.sandboxes import Checkpoint as Checkpoint
+from bot.db.sandboxes import Sandboxes
+from bot.db.sandboxes import SandboxRecord as SandboxRecord
+from bot.db.sandboxes import SlotRecord as SlotRecord
+from bot.db.sandboxes import SnapshotRecord as SnapshotRecord
+from bot.db.tables import DeliveryRow, EpisodeRow, JobRow, ReceiptRow, StepRow, TaskRow, ToolCallRow
 from bot.domain.budget import Usage
 from bot.domain.episode import Code, Episode
-from bot.domain.errors import LeaseLost
 from bot.domain.event import Event
-from bot.domain.patch import Change, Patch
 from bot.domain.receipt import Receipt
 from bot.domain.task import Decision, Job, Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step
@@ -61,19 +49,6 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SandboxRecord:
-    """A sandbox we asked for; `provider_id` is None while nobody knows whether it was made."""
-
-    name: str
-    task_id: str
-    kind: Literal["work", "verify"]
-    provider: str
-    provider_id: str | None = None
-    image_id: str = ""
-    ready: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class SavedReceipt:
     """A verdict as it was saved: judge its evidence again to have the verdict as a value."""
 
@@ -83,38 +58,8 @@ class SavedReceipt:
     checkpoint_id: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """The task's patch at a moment, relative to `base_sha`."""
-
-    id: int
-    base_sha: str
-    patch: Patch
-
-
-class Store:
+class Store(Sandboxes):
     """One database, SQLite or Postgres by its URL. Close it when done; methods are safe to call concurrently."""
-
-    def __init__(self, url: str) -> None:
-        self.engine: AsyncEngine = create_async_engine(url)
-        if self.engine.dialect.name == "sqlite":
-            sqlalchemy_event.listen(self.engine.sync_engine, "connect", _sqlite_connect)
-            sqlalchemy_event.listen(self.engine.sync_engine, "begin", _sqlite_begin)
-
-    async def aclose(self) -> None:
-        await self.engine.dispose()
-
-    @asynccontextmanager
-    async def _read(self) -> AsyncIterator[AsyncSession]:
-        async with AsyncSession(self.engine) as session:
-            yield session
-
-    @asynccontextmanager
-    async def _write(self, save_point: str) -> AsyncIterator[AsyncSession]:
-        async with AsyncSession(self.engine, info={"save_point": save_point}) as session:
-            await session.connection(execution_options={"writes": True})
-            yield session
-            await session.commit()
 
     # Deliveries
 
@@ -228,7 +173,7 @@ class Store:
     ) -> None:
         """Saves both and makes the next stage due, in one transaction."""
         async with self._write(f"task {task.state}" + (f", {stage} due" if stage else "")) as session:
-            await _hold(session, lease)
+            await hold(session, lease)
             await session.merge(_task_row(task, lease.epoch))
             await session.merge(EpisodeRow(**asdict(episode)))
             if stage is not None:
@@ -238,6 +183,11 @@ class Store:
         """Remembers which comment is the task's live one."""
         async with self._write("status comment known") as session:
             await session.exec(update(TaskRow).where(col(TaskRow.id) == task_id).values(comment_id=comment_id))
+
+    async def set_needs_slot(self, task_id: str, needs: bool) -> None:
+        """Remembers whether the task waits for a free sandbox."""
+        async with self._write("wait for a sandbox over" if not needs else "waits for a sandbox") as session:
+            await session.exec(update(TaskRow).where(col(TaskRow.id) == task_id).values(needs_slot=needs))
 
     async def last_episode(self, task_id: str) -> Episode:
         async with self._read() as session:
@@ -294,7 +244,7 @@ class Store:
             duration_s=duration_s,
         )
         async with self._write("step saved") as session:
-            await _hold(session, lease)
+            await hold(session, lease)
             session.add(row)
             if note is not None:
                 await session.exec(update(EpisodeRow).where(col(EpisodeRow.id) == episode_id).values(feedback=None))
@@ -303,45 +253,10 @@ class Store:
 
     async def add_call(self, lease: Lease, step_id: int, call: Call) -> None:
         async with self._write("tool call saved") as session:
-            await _hold(session, lease)
+            await hold(session, lease)
             session.add(ToolCallRow(step_id=step_id, **asdict(call)))
 
-    # Sandboxes, checkpoints, receipts
-
-    async def put_sandbox(self, lease: Lease, record: SandboxRecord) -> None:
-        state = "ready" if record.ready else "made" if record.provider_id else "asked for"
-        async with self._write(f"{record.kind} sandbox {state}") as session:
-            await _hold(session, lease)
-            await session.merge(SandboxRow(**asdict(record)))
-
-    async def sandboxes(self, task_id: str) -> list[SandboxRecord]:
-        async with self._read() as session:
-            rows = await session.exec(select(SandboxRow).where(SandboxRow.task_id == task_id))
-            return [SandboxRecord(**row.model_dump()) for row in rows]
-
-    async def forget_sandbox(self, name: str) -> None:
-        """To be called once the provider has ended it."""
-        async with self._write("sandbox ended") as session:
-            await session.exec(delete(SandboxRow).where(col(SandboxRow.name) == name))
-
-    async def add_checkpoint(self, lease: Lease, base_sha: str, patch: Patch) -> int:
-        async with self._write("checkpoint saved") as session:
-            await _hold(session, lease)
-            row = CheckpointRow(task_id=lease.task_id, base_sha=base_sha, patch=_pack(patch))
-            session.add(row)
-            await session.flush()
-            assert row.id is not None
-            return row.id
-
-    async def checkpoint(self, task_id: str) -> Checkpoint | None:
-        """The newest one."""
-        query = select(CheckpointRow).where(CheckpointRow.task_id == task_id).order_by(col(CheckpointRow.id).desc())
-        async with self._read() as session:
-            row = (await session.exec(query.limit(1))).first()
-            if row is None:
-                return None
-            assert row.id is not None
-            return Checkpoint(id=row.id, base_sha=row.base_sha, patch=_unpack(row.patch))
+    # Receipts
 
     async def add_receipt(
         self,
@@ -356,7 +271,7 @@ class Store:
     ) -> None:
         """Saves the verdict and what follows from it in one transaction; `episode.attempts` numbers the receipt."""
         async with self._write(f"receipt {receipt.verdict.name}, task {task.state}") as session:
-            await _hold(session, lease)
+            await hold(session, lease)
             session.add(
                 ReceiptRow(
                     episode_id=episode.id,
@@ -424,14 +339,27 @@ class Store:
         async with self._write("job ended") as session:
             await session.exec(delete(JobRow).where(col(JobRow.id) == job.id))
 
-    async def postpone_job(self, job: Job, run_at: datetime) -> None:
-        """Lets a started job wait again; where the same stage became due meanwhile, that one serves for both."""
+    async def postpone_job(self, job: Job, run_at: datetime, *, counted: bool = True) -> None:
+        """Lets a started job wait again; where the same stage became due meanwhile, that one serves for both. The
+        attempt is `counted` unless it was none: it only found that it is not yet its turn."""
         async with self._write("job postponed") as session:
             if await _waiting(session, job.stage, job.key):
                 await session.exec(delete(JobRow).where(col(JobRow.id) == job.id))
             else:
-                values = {"started_at": None, "run_at": run_at}
+                attempts = job.attempts if counted else job.attempts - 1
+                values = {"started_at": None, "run_at": run_at, "attempts": attempts}
                 await session.exec(update(JobRow).where(col(JobRow.id) == job.id).values(**values))
+
+    async def hasten_job(self, stage: Stage, key: str, run_at: datetime) -> None:
+        """Brings a waiting job forward; makes none where none waits."""
+        waiting = (
+            col(JobRow.stage) == stage,
+            col(JobRow.key) == key,
+            col(JobRow.started_at).is_(None),
+            col(JobRow.run_at) > run_at,
+        )
+        async with self._write("job hastened") as session:
+            await session.exec(update(JobRow).where(*waiting).values(run_at=run_at))
 
     async def recover_jobs(self, now: datetime) -> int:
         """At start-up: what was running when the process died waits again. Says how many those were."""
@@ -452,25 +380,6 @@ class Store:
         """All that wait or run."""
         async with self._read() as session:
             return [(Stage(row.stage), row.key) for row in await session.exec(select(JobRow))]
-
-
-def _sqlite_connect(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves; the driver's own comes too late for IMMEDIATE
-    cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=10000", "foreign_keys=ON"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
-
-
-def _sqlite_begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-async def _hold(session: AsyncSession, lease: Lease) -> None:
-    epoch = await session.exec(select(TaskRow.epoch).where(TaskRow.id == lease.task_id).with_for_update())
-    if epoch.first() != lease.epoch:
-        raise LeaseLost(f"Task {lease.task_id} was taken over.")
 
 
 async def _waiting(session: AsyncSession, stage: Stage, key: str) -> JobRow | None:
@@ -562,18 +471,4 @@ def _step(row: StepRow, calls: tuple[Call, ...]) -> Step:
         cost=None if row.cost_nanos is None else Decimal(row.cost_nanos) / NANOS,
         duration_s=row.duration_s,
         calls=calls,
-    )
-
-
-def _pack(patch: Patch) -> bytes:
-    changes = [[c.path, c.mode, base64.b64encode(c.content).decode()] for c in patch.changes]
-    return zlib.compress(json.dumps(changes).encode())
-
-
-def _unpack(data: bytes) -> Patch:
-    return Patch.of(
-        *(
-            Change(path=path, mode=mode, content=base64.b64decode(content))
-            for path, mode, content in json.loads(zlib.decompress(data))
-        )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, DateTime, Dialect, Index, LargeBinary, Text, TypeDecorator, text
+from sqlalchemy import BigInteger, Column, DateTime, Dialect, Index, LargeBinary, Text, TypeDecorator, false, text
 from sqlalchemy.types import JSON
 from sqlmodel import Field, SQLModel
 
@@ -73,6 +73,7 @@ class TaskRow(SQLModel, table=True):
     created_at: datetime = Field(sa_type=Instant)
     updated_at: datetime = Field(sa_type=Instant)
     state: str = Field(index=True)
+    needs_slot: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     closed_reason: str | None = None
     base_branch: str = ""
     base_sha: str = ""
@@ -182,6 +183,54 @@ class SandboxRow(SQLModel, table=True):
     image_id: str = ""
     ready: bool = False
     """Cloned and set up: work may start or go on in it."""
+    snapshot_id: str | None = None
+    """The snapshot it was started from."""
+
+
+class SnapshotRow(SQLModel, table=True):
+    """A prepared file system that sandboxes of its repository may start from; what no row names may not be used."""
+
+    __tablename__ = "snapshots"
+    __table_args__ = (Index("snapshots_of_repository", "installation_id", "repository_id", "image_id"),)
+
+    id: str = Field(primary_key=True)
+    """The provider's."""
+    key: str = Field(unique=True)
+    """Everything that went into it, as one digest."""
+    installation_id: int = Field(sa_type=BigInteger)
+    repository_id: int = Field(sa_type=BigInteger)
+    image_id: str
+    commit: str
+    size: int | None = Field(default=None, sa_type=BigInteger)
+    """Bytes, where the provider says."""
+    created_at: datetime = Field(sa_type=Instant)
+    used_at: datetime = Field(sa_type=Instant)
+
+
+class SlotRow(SQLModel, table=True):
+    """The right of one sandbox to run, out of as many as the operator allows at once; held until it stops."""
+
+    __tablename__ = "slots"
+
+    name: str = Field(primary_key=True)
+    """The sandbox's name, or its id where it was resumed."""
+    kind: str
+    sandbox_id: str | None = Field(default=None, index=True)
+    """Empty while nobody knows whether it was made."""
+    taken_at: datetime = Field(sa_type=Instant)
+    expires_at: datetime = Field(sa_type=Instant)
+    """By then the provider has ended the sandbox itself; from then on the slot counts no more."""
+
+
+class StrayRow(SQLModel, table=True):
+    """A sandbox or snapshot that the provider lists and no row knows; it may be one that is just being made."""
+
+    __tablename__ = "strays"
+
+    id: str = Field(primary_key=True)
+    """The provider's."""
+    seen_at: datetime = Field(sa_type=Instant)
+    """When it was first seen so."""
 
 
 class JobRow(SQLModel, table=True):

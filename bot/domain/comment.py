@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.domain.budget import Spend
@@ -83,8 +83,10 @@ def config_problem(path: str, problems: str) -> str:
     )
 
 
-def status(task: Task, episode: Episode, spent: Spend, receipt: Mapping[str, Any] | None) -> str:
-    """The live comment of a task, whole."""
+def status(
+    task: Task, episode: Episode, spent: Spend, receipt: Mapping[str, Any] | None, notices: Sequence[str] = ()
+) -> str:
+    """The live comment of a task, whole; `notices` are sentences of ours about what happened on the way."""
     parts = [_headline(task, episode)]
     resting = task.state in (State.AWAITING_APPROVAL, State.IN_REVIEW) and _is_good(episode)
     if episode.kind == "fix" and (task.is_busy or resting):
@@ -95,6 +97,7 @@ def status(task: Task, episode: Episode, spent: Spend, receipt: Mapping[str, Any
         parts.append(receipt_table(receipt))
     if episode.code is not None and episode.code in _NEXT and not task.is_busy:
         parts.append(_NEXT[episode.code])
+    parts.extend(notices)
     parts.append(f"<sub>{_spend(spent)} · asked for by {episode.requester}</sub>")
     return f"{truncate(chr(10).join(_spaced(parts)), LIMIT, 'the rest was cut')}\n\n{task_marker(task.id)}"
 
@@ -123,9 +126,11 @@ def receipt_table(receipt: Mapping[str, Any]) -> str:
     ]
     table = "\n".join(["| check | exit code | passed | failed | skipped |", "|---|---|---|---|---|", *rows])
     reasons = "\n".join(f"- {defuse(reason)}" for reason in receipt["reasons"])
+    snapshot = receipt.get("snapshot")  # older receipts don't say
+    start = f", started from snapshot `{snapshot['id']}` of commit `{snapshot['commit'][:12]}`" if snapshot else ""
     where = (
         f"Tree `{receipt['tree'][:12]}` on base `{receipt['base'][:12]}`, run in a fresh sandbox "
-        "that the agent never touched."
+        f"that the agent never touched{start}."
     )
     return f"**Receipt: {receipt['verdict']}**\n\n{reasons}\n\n{table if rows else ''}\n\n<sub>{where}</sub>"
 
@@ -142,6 +147,8 @@ def feedback(reasons: tuple[str, ...], outputs: Mapping[str, str]) -> str:
 
 
 def _headline(task: Task, episode: Episode) -> str:
+    if task.needs_slot and task.is_busy:
+        return "⏳ Waiting for a free sandbox: all that may run at once are in use. It goes on by itself."
     match task.state:
         case State.QUEUED | State.PROVISIONING:
             return "⏳ Getting a sandbox ready."

@@ -41,5 +41,17 @@ class Patch:
     def paths(self) -> tuple[str, ...]:
         return tuple(change.path for change in self.changes)
 
+    def excess(self, *, max_files: int, max_bytes: int) -> str | None:
+        """Why this is not to be kept, whoever proposed it: more than the limits, or a path outside of a work tree."""
+        if len(self.changes) > max_files or self.size > max_bytes:
+            return (
+                f"{len(self.changes):,} files with {self.size:,} bytes are more than {max_files:,} or {max_bytes:,}"
+            )
+        for path in self.paths:
+            parts = path.split("/")
+            if {"", ".", ".."} & set(parts) or parts[0].lower() == ".git" or "\0" in path:
+                return f"{path[:100]!r} is no path in a work tree"
+        return None
+
     def __bool__(self) -> bool:
         return bool(self.changes)

@@ -24,8 +24,20 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A prepared file system by the id it has at its provider, and the commit that was cloned and set up in it."""
+
+    id: str
+    commit: str
+
+    def to_dict(self) -> dict[str, str]:
+        return {"id": self.id, "commit": self.commit}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Receipt:
-    """`evidence` is what the verdict rests on; `sandbox` is where the agent worked (None: there was no agent)."""
+    """`evidence` is what the verdict rests on; `sandbox` is where the agent worked (None: there was no agent);
+    `snapshot` is what the verification sandbox started from (None: from a new clone)."""
 
     repository: str
     evidence: Evidence
@@ -38,6 +50,7 @@ class Receipt:
     cost: Decimal | None
     created_at: datetime
     bot_version: str
+    snapshot: Snapshot | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The document as JSON types; `verdict` is Passed, Failed or Unverified."""
@@ -52,6 +65,7 @@ class Receipt:
             "image": self.image,
             "sandbox": self.sandbox.to_dict() if self.sandbox else None,
             "verification_sandbox": self.verification_sandbox.to_dict(),
+            "snapshot": self.snapshot.to_dict() if self.snapshot else None,
             "checks": [
                 {
                     "name": check.name,

@@ -49,7 +49,7 @@ STAGE_OF = {
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """`pull_request`, `head_branch` and `head_sha` are there once something was published; `base_sha` is the commit
-    the work started from, known once the repository was looked at."""
+    the work started from, known once the repository was looked at. `needs_slot` while it waits for a free sandbox."""
 
     id: str
     installation_id: int
@@ -66,6 +66,7 @@ class Task:
     created_at: datetime
     updated_at: datetime
     state: State = State.QUEUED
+    needs_slot: bool = False
     closed_reason: str | None = None
     base_branch: str = ""
     base_sha: str = ""
@@ -86,6 +87,11 @@ class Task:
     @property
     def is_open(self) -> bool:
         return self.state is not State.CLOSED
+
+    def waiting_for_slot(self, now: datetime) -> Task:
+        """The same task when no sandbox was free for its stage: what has hardly begun is queued again."""
+        state = State.QUEUED if self.state is State.PROVISIONING else self.state
+        return replace(self, state=state, needs_slot=True, updated_at=now)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +226,7 @@ def _start(
         config_sha=trusted.sha,
         config_text=trusted.config_text,
     )
-    queued = replace(task, state=State.QUEUED, requested_at=event.created_at, updated_at=now)
+    queued = replace(task, state=State.QUEUED, needs_slot=False, requested_at=event.created_at, updated_at=now)
     return Decision(task=queued, episode=episode, stage=Stage.PROVISION)
 
 
@@ -234,6 +240,8 @@ def _status(task: Task | None, last: Episode | None) -> str:
     if task is None or last is None:
         return "No task is open here. `/coder fix` starts one."
     line = f"This task is `{task.state}` (episode {last.number}, asked for by {last.requester})."
+    if task.needs_slot and task.is_busy:
+        line += " It waits for a free sandbox."
     if task.pull_request:
         line += f" Its pull request is #{task.pull_request}."
     return line if last.code is None or task.is_busy else f"{line} It ended with {last.code}. {last.detail}"
@@ -247,6 +255,13 @@ class Job:
     stage: Stage
     key: str
     attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Postponed:
+    """What a stage says that found no free sandbox: it runs again then, or as soon as one is free."""
+
+    until: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 
 from bot.domain.errors import GitHubError, InfraError, LeaseLost, UserError
-from bot.domain.task import Job, Stage
+from bot.domain.task import Job, Postponed, Stage
 from bot.engine.protocol import Jobs
 
 ATTEMPTS = 5
@@ -43,7 +43,8 @@ def exclusive(home: Path) -> Iterator[None]:
 
 
 class EmbeddedEngine:
-    """`run` does a stage; `give_up` is told of a job that failed for good, and must not raise.
+    """`run` does a stage, or says until when it is postponed; `give_up` is told of a job that failed for good, and
+    must not raise.
 
     A job that fails retryably waits longer each time, `ATTEMPTS` times in all. Any other exception is a bug or a
     dead end: the job is given up at once."""
@@ -52,7 +53,7 @@ class EmbeddedEngine:
         self,
         jobs: Jobs,
         *,
-        run: Callable[[Job], Awaitable[None]],
+        run: Callable[[Job], Awaitable[Postponed | None]],
         give_up: Callable[[Job, Exception], Awaitable[None]],
         clock: Callable[[], datetime],
         workers: int = 4,
@@ -64,6 +65,8 @@ class EmbeddedEngine:
         self._workers = workers
         self._running: dict[str, asyncio.Task[None]] = {}
         self._preempted: set[asyncio.Task[None]] = set()
+        self._postponed: set[tuple[Stage, str]] = set()
+        self._freed = False
         self._news = asyncio.Event()
 
     async def enqueue(self, stage: Stage, key: str, run_at: datetime | None = None) -> None:
@@ -72,6 +75,10 @@ class EmbeddedEngine:
 
     def wake(self) -> None:
         self._news.set()
+
+    def freed(self) -> None:
+        self._freed = True
+        self.wake()
 
     async def preempt(self, key: str) -> None:
         running = self._running.get(key)
@@ -108,6 +115,10 @@ class EmbeddedEngine:
             await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
 
     async def _start_due(self) -> None:
+        if self._freed:
+            self._freed = False
+            while self._postponed:
+                await self._jobs.hasten_job(*self._postponed.pop(), self._clock())
         while len(self._running) < self._workers:
             job = await self._jobs.start_job(self._clock(), busy=tuple(self._running))
             if job is None:
@@ -140,7 +151,10 @@ class EmbeddedEngine:
     async def _do(self, job: Job) -> None:
         with structlog.contextvars.bound_contextvars(stage=str(job.stage), key=job.key):
             try:
-                await self._run(job)
+                if postponed := await self._run(job):
+                    await self._jobs.postpone_job(job, postponed.until, counted=False)
+                    self._postponed.add((job.stage, job.key))
+                    return
             except asyncio.CancelledError:
                 if asyncio.current_task() in self._preempted:
                     await self._jobs.end_job(job)  # it is over; at a shutdown it stays, to be gone on with

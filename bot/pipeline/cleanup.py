@@ -6,11 +6,10 @@ import structlog
 
 from bot.domain.episode import Episode
 from bot.domain.errors import GitHubError, SandboxError
-from bot.domain.task import Task
+from bot.domain.task import Lease, Task
 from bot.pipeline import rules as recorded
 from bot.pipeline import talk
 from bot.pipeline.deps import Deps
-from bot.pipeline.episode import connect
 
 log = structlog.get_logger()
 
@@ -18,7 +17,7 @@ log = structlog.get_logger()
 async def run(deps: Deps, task_id: str) -> None:
     """Work sandboxes of an open task are paused and stay for `retention`; everything else is ended. People are told
     first: they must not wait for an engine that does not answer."""
-    await deps.store.lease(task_id)  # whatever ran for this task can no longer write
+    lease = await deps.store.lease(task_id)  # whatever ran for this task can no longer write
     task = await deps.store.task(task_id)
     episode = await deps.store.last_episode(task_id)
     untold: GitHubError | None = None
@@ -26,7 +25,7 @@ async def run(deps: Deps, task_id: str) -> None:
         await talk.tell(deps, task, episode)
     except GitHubError as exc:
         untold = exc
-    await _put_away(deps, task, episode)
+    await _put_away(deps, lease, task, episode)
     if untold is not None and untold.retryable:
         raise untold
     if untold is not None:
@@ -34,20 +33,35 @@ async def run(deps: Deps, task_id: str) -> None:
         log.warning("the end of an episode could not be told", task=task.id, reason=str(untold))
 
 
-async def _put_away(deps: Deps, task: Task, episode: Episode) -> None:
+async def _put_away(deps: Deps, lease: Lease, task: Task, episode: Episode) -> None:
+    records = await deps.store.sandboxes(task.id)
+    kept = {
+        record.provider_id: record.name
+        for record in records
+        if task.is_open and record.kind == "work" and record.ready and record.provider_id
+    }
+    running = []
     for info in await deps.provider.list(task=task.id):
-        if not task.is_open or info.kind != "work":
+        if info.id not in kept:
             await deps.provider.kill(info.id)
-    for record in await deps.store.sandboxes(task.id):
-        if not task.is_open or record.kind != "work":
+        elif info.running:
+            running.append(info.id)  # what is paused already is not woken for this
+    for record in records:
+        if record.provider_id not in kept:
             await deps.store.forget_sandbox(record.name)
-    if task.is_busy or not task.is_open:
+            if await deps.store.free_slot(record.name):
+                deps.engine.freed()
+    if task.is_busy:
         return
-    rules = recorded.of(episode)
-    try:
-        sandbox = await connect(deps, task, rules)
-        await sandbox.pause()
-        await sandbox.aclose()
-    except SandboxError as exc:
-        if exc.reason != "gone":
-            raise
+    lifetime = recorded.of(episode).sandbox.lifetime
+    for sandbox_id in running:
+        try:
+            sandbox = await deps.provider.connect(sandbox_id, lifetime_s=lifetime, epoch=lease.epoch)
+            try:
+                await sandbox.pause()
+            finally:
+                await sandbox.aclose()
+        except SandboxError as exc:
+            if exc.reason != "gone":
+                raise
+            await deps.store.forget_sandbox(kept[sandbox_id])

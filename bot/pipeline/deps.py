@@ -12,7 +12,7 @@ from bot.domain.redaction import Redactor
 from bot.engine.protocol import Engine
 from bot.github.auth import App
 from bot.llm.protocol import Model
-from bot.sandbox.protocol import SandboxProvider
+from bot.sandbox.pool import PooledProvider
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Deps:
 
     store: Store
     engine: Engine
-    provider: SandboxProvider
+    provider: PooledProvider
     github: App
     model: Callable[[str | None], Model]
     redactor: Redactor
@@ -29,6 +29,8 @@ class Deps:
     new_id: Callable[[], str]
     image: str
     ceilings: Ceilings
+    snapshot_disk: int
+    """Bytes that snapshots may take in all; 0: none are made."""
     bot_version: str
     permissions: Mapping[str, str] = field(
         default_factory=lambda: {"issues": "write", "pull_requests": "write", "contents": "read"}

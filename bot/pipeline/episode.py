@@ -10,14 +10,15 @@ import structlog
 
 from bot.agent import loop, prompts
 from bot.agent.loop import Ended, Submitted
-from bot.agent.tools import Toolbox
-from bot.db.store import Store
-from bot.domain import detect, paths
+from bot.agent.tools import Toolbox, limit_met
+from bot.db.store import SandboxRecord, Store
+from bot.domain import detect, paths, transcript
 from bot.domain.budget import Allowance, Usage
 from bot.domain.commands_policy import Policy
-from bot.domain.config import Config
+from bot.domain.config import PACKAGE_MANAGERS, Config
 from bot.domain.episode import Code, Episode
 from bot.domain.errors import ModelError, SandboxError
+from bot.domain.patch import Patch
 from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step, spend
 from bot.pipeline import rules as recorded
@@ -31,14 +32,26 @@ from bot.sandbox.workspace import PatchRefused
 
 log = structlog.get_logger()
 
+REPLACEMENTS = 3
+"""Sandboxes that one episode may lose and go on."""
+LOCAL = "localhost,127.0.0.1,::1"
+"""What commands reach without the proxy: servers that tests start."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Record:
-    """The loop's record: each step and call under the stage's lease."""
+    """The loop's record: each step, call and checkpoint under the stage's lease."""
 
-    store: Store
+    deps: Deps
     lease: Lease
+    task: Task
     episode_id: str
+    rules: Config
+    sandbox: Sandbox
+
+    @property
+    def store(self) -> Store:
+        return self.deps.store
 
     async def add_step(
         self,
@@ -64,6 +77,9 @@ class _Record:
     async def add_call(self, step_id: int, call: Call) -> None:
         await self.store.add_call(self.lease, step_id, call)
 
+    async def checkpoint(self) -> str | None:
+        return await _checkpoint(self.deps, self.lease, self.task, self.rules, self.sandbox)
+
     async def is_finishing(self) -> bool:
         return await self.store.is_finishing(self.episode_id)
 
@@ -77,42 +93,76 @@ async def run(deps: Deps, task_id: str) -> None:
     episode = await deps.store.last_episode(task_id)
     rules = recorded.of(episode)
     try:
-        sandbox = await connect(deps, task, rules)
+        sandbox = await connect(deps, lease, task, rules)
+        try:
+            await _go_on(deps, lease, task, episode, rules, sandbox)
+        finally:
+            await sandbox.aclose()
     except SandboxError as exc:
+        if exc.reason in ("unreachable", "unknown_outcome"):
+            # What is saved goes on from the last call; nothing else that is done here does harm when done again.
+            raise SandboxError(exc.reason, str(exc), retryable=True) from exc
         if exc.reason != "gone":
             raise
-        log.warning("sandbox is gone, making a new one", task=task.id)
-        queued = replace(task, state=State.QUEUED, updated_at=deps.clock())
-        await deps.store.save(lease, queued, episode, stage=Stage.PROVISION, now=deps.clock())
-        deps.engine.wake()
+        await _replace_sandbox(deps, lease, task.id)
+
+
+async def _go_on(deps: Deps, lease: Lease, task: Task, episode: Episode, rules: Config, sandbox: Sandbox) -> None:
+    outcome = await _work(deps, lease, task, episode, rules, sandbox)
+    match outcome:
+        case Ended(code=code, detail=detail):
+            await _keep(deps, lease, task, rules, sandbox)
+            await end(deps, lease, task, episode, code, detail)
+        case Submitted() if episode.kind == "fix":
+            await _hand_over(deps, lease, task, episode, rules, sandbox, outcome)
+        case Submitted(summary=summary):
+            done = replace(episode, summary=deps.redactor.redact(summary))
+            state = State.IN_REVIEW if task.pull_request else State.WAITING
+            await end(deps, lease, task, done, Code.ANSWERED, "Answered.", state=state)
+
+
+async def _replace_sandbox(deps: Deps, lease: Lease, task_id: str) -> None:
+    """The task goes back to be provisioned from its last checkpoint, and the model will be told; what was in flight
+    gets its result here, so that it is never run a second time unseen."""
+    task, episode = await deps.store.task(task_id), await deps.store.last_episode(task_id)
+    steps = await deps.store.steps(task_id, episode_id=episode.id)
+    losses = transcript.losses(steps, episode.feedback)
+    open_calls, kept = loop.lost(steps)
+    for call in open_calls:
+        await deps.store.add_call(lease, steps[-1].id, call)
+    for record in await deps.store.sandboxes(task_id):
+        if record.kind == "work":
+            await _forget(deps, record)
+    log.warning("sandbox is gone", task=task_id, losses=losses + 1, files_of_step=kept)
+    if losses >= REPLACEMENTS:
+        said = f"The sandbox was lost {losses + 1} times in this episode. The last checkpoint is kept."
+        await end(deps, lease, task, episode, Code.SANDBOX_LOST, said)
         return
-    try:
-        outcome = await _work(deps, lease, task, episode, rules, sandbox)
-        match outcome:
-            case Ended(code=code, detail=detail):
-                await _keep(deps, lease, task, rules, sandbox)
-                await end(deps, lease, task, episode, code, detail)
-            case Submitted() if episode.kind == "fix":
-                await _hand_over(deps, lease, task, episode, rules, sandbox, outcome)
-            case Submitted(summary=summary):
-                done = replace(episode, summary=deps.redactor.redact(summary))
-                state = State.IN_REVIEW if task.pull_request else State.WAITING
-                await end(deps, lease, task, done, Code.ANSWERED, "Answered.", state=state)
-    finally:
-        await sandbox.aclose()
+    feedback = "\n\n".join(filter(None, (transcript.lost_note(kept), episode.feedback)))
+    queued = replace(task, state=State.QUEUED, updated_at=deps.clock())
+    await deps.store.save(lease, queued, replace(episode, feedback=feedback), stage=Stage.PROVISION, now=deps.clock())
+    deps.engine.wake()
 
 
-async def connect(deps: Deps, task: Task, rules: Config) -> Sandbox:
+async def connect(deps: Deps, lease: Lease, task: Task, rules: Config) -> Sandbox:
     """The task's own sandbox again, with a fresh lifetime; `gone` where there is none."""
     for record in await deps.store.sandboxes(task.id):
         if record.kind == "work" and record.ready and record.provider_id:
             try:
-                return await deps.provider.connect(record.provider_id, lifetime_s=rules.sandbox.lifetime)
+                return await deps.provider.connect(
+                    record.provider_id, lifetime_s=rules.sandbox.lifetime, epoch=lease.epoch
+                )
             except SandboxError as exc:
                 if exc.reason == "gone":
-                    await deps.store.forget_sandbox(record.name)
+                    await _forget(deps, record)
                 raise
     raise SandboxError("gone", "The task has no sandbox.")
+
+
+async def _forget(deps: Deps, record: SandboxRecord) -> None:
+    if record.provider_id:
+        await deps.provider.kill(record.provider_id)  # what a sandbox that is gone may have left
+    await deps.store.forget_sandbox(record.name)
 
 
 async def _work(
@@ -126,6 +176,8 @@ async def _work(
     grants = getattr(rules.grants, episode.kind)
     found = await detected(sandbox)
     _, checks, _ = detect.applied(rules, found)
+    hosts = frozenset(rules.network.agent) - PACKAGE_MANAGERS
+    await sandbox.allow(hosts)
     model = deps.model(rules.model.name)
     toolbox = Toolbox(
         sandbox=sandbox,
@@ -136,6 +188,8 @@ async def _work(
         redact=deps.redactor.redact,
         command_timeout_s=rules.timeouts.command,
         tests_timeout_s=rules.timeouts.tests,
+        lifetime_s=rules.sandbox.lifetime,
+        env={**sandbox.proxy_env, "no_proxy": LOCAL, "NO_PROXY": LOCAL} if hosts else {},
     )
     names = sorted(entry.name + ("/" if entry.kind == "dir" else "") for entry in await sandbox.list(workspace.REPO))
     try:
@@ -148,7 +202,7 @@ async def _work(
             earlier=earlier,
             toolbox=toolbox,
             allowed=_allowance(rules),
-            record=_Record(store=deps.store, lease=lease, episode_id=episode.id),
+            record=_Record(deps=deps, lease=lease, task=task, episode_id=episode.id, rules=rules, sandbox=sandbox),
             on_refusals=lambda times: _report_refusals(task, times),
         )
     except ModelError as exc:
@@ -219,13 +273,13 @@ async def _hand_over(
 ) -> None:
     """The candidate leaves the sandbox as bytes, is saved, and verification is due."""
     title, summary = (deps.redactor.redact(text.replace("\0", "")) for text in (outcome.title, outcome.summary))
+    steps = await deps.store.steps(task.id, episode_id=episode.id)
+    if lost := transcript.losses(steps, None):
+        summary = f"{summary}\n\n{transcript.replaced(lost)}".strip()
     episode = replace(await deps.store.last_episode(task.id), title=title, summary=summary)
-    try:
-        patch = await workspace.collect(
-            sandbox, task.base_sha, max_files=rules.limits.files, max_bytes=rules.limits.patch
-        )
-    except PatchRefused as exc:
-        await end(deps, lease, task, episode, Code.WRITE_REFUSED, str(exc))
+    patch = await _collect(deps, task, rules, sandbox)
+    if isinstance(patch, str):
+        await end(deps, lease, task, episode, Code.LIMIT_EXCEEDED, f"{patch} (`limits.files`, `limits.patch`)")
         return
     if not patch:
         said = f"The model says it is done, but no file has changed. It said:\n{outcome.summary}"
@@ -247,14 +301,36 @@ def _forbidden(path: str, rules: Config) -> str | None:
     return paths.is_protected(path, rules.paths.protected)
 
 
+async def _collect(deps: Deps, task: Task, rules: Config, sandbox: Sandbox) -> Patch | str:
+    """The patch so far; else why it can't be kept: it is too large, or nobody can read the work tree."""
+    limits = rules.limits
+    try:
+        patch = await workspace.collect(sandbox, task.base_sha, max_files=limits.files, max_bytes=limits.patch)
+    except PatchRefused as exc:
+        return deps.redactor.redact(str(exc))
+    except RecursionError:  # JSON nested without end
+        return "The changes could not be read from the work tree."
+    except SandboxError as exc:
+        return await limit_met(sandbox, exc, rules.sandbox.lifetime)
+    problem = patch.excess(max_files=limits.files, max_bytes=limits.patch)
+    return deps.redactor.redact(problem) if problem else patch
+
+
+async def _checkpoint(deps: Deps, lease: Lease, task: Task, rules: Config, sandbox: Sandbox) -> str | None:
+    """Keeps the patch so far; else why that can't be."""
+    patch = await _collect(deps, task, rules, sandbox)
+    if isinstance(patch, str):
+        return patch
+    if patch or await deps.store.checkpoint(task.id) is not None:
+        await deps.store.add_checkpoint(lease, task.base_sha, patch)
+    return None
+
+
 async def _keep(deps: Deps, lease: Lease, task: Task, rules: Config, sandbox: Sandbox) -> None:
     """Saves what was done so far, so that nothing is lost with the sandbox."""
     try:
-        patch = await workspace.collect(
-            sandbox, task.base_sha, max_files=rules.limits.files, max_bytes=rules.limits.patch
-        )
-    except (PatchRefused, SandboxError) as exc:
-        log.warning("no checkpoint could be taken", task=task.id, reason=str(exc))
-        return
-    if patch:
-        await deps.store.add_checkpoint(lease, task.base_sha, patch)
+        problem = await _checkpoint(deps, lease, task, rules, sandbox)
+    except SandboxError as exc:
+        problem = str(exc)
+    if problem:
+        log.warning("no checkpoint could be taken", task=task.id, reason=problem)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import assert_never
 
-from bot.domain.errors import UserError
-from bot.domain.task import Job, Stage
-from bot.pipeline import cleanup, episode, intake, provision, publish, verify
+import structlog
+
+from bot.domain.errors import GitHubError, UserError
+from bot.domain.task import Job, Postponed, Stage
+from bot.pipeline import cleanup, episode, intake, provision, publish, talk, verify
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import code_of, end
+from bot.sandbox.pool import PoolFull
+from bot.sandbox.protocol import Kind
+
+POSTPONED_FOR = timedelta(seconds=15)
+"""How long a stage without a free sandbox waits at most: sandboxes also end in other processes, which wake nobody
+here."""
+
+_NEEDS: dict[Stage, Kind] = {Stage.PROVISION: "work", Stage.EPISODE: "work", Stage.VERIFY: "verify"}
+
+log = structlog.get_logger()
 
 
-async def run(deps: Deps, job: Job) -> None:
-    """Does one stage. Raises only what the engine may try again, or what it has to give up."""
+async def run(deps: Deps, job: Job) -> Postponed | None:
+    """Does one stage, or says that it has to wait for a free sandbox. Raises only what the engine may try again, or
+    what it has to give up."""
+    if not await _may_begin(deps, job):
+        return Postponed(until=deps.clock() + POSTPONED_FOR)
     try:
         match job.stage:
             case Stage.INTAKE:
@@ -29,8 +46,40 @@ async def run(deps: Deps, job: Job) -> None:
                 await cleanup.run(deps, job.key)
             case _ as never:
                 assert_never(never)
+    except PoolFull as exc:
+        log.info("no sandbox is free", reason=str(exc))
+        await _wait(deps, job)
+        return Postponed(until=deps.clock() + POSTPONED_FOR)
     except UserError as exc:
         await give_up(deps, job, exc)
+    return None
+
+
+async def _may_begin(deps: Deps, job: Job) -> bool:
+    """A task that was told to wait is not begun, and not told otherwise, before there is room for it."""
+    kind = _NEEDS.get(job.stage)
+    if kind is None or not (await deps.store.task(job.key)).needs_slot:
+        return True
+    if not await deps.provider.has_room(kind):
+        return False
+    await deps.store.set_needs_slot(job.key, False)
+    return True
+
+
+async def _wait(deps: Deps, job: Job) -> None:
+    lease = await deps.store.lease(job.key)
+    task = await deps.store.task(job.key)
+    if not task.is_busy:
+        return
+    episode = await deps.store.last_episode(task.id)
+    told = True
+    try:
+        await talk.tell(deps, task.waiting_for_slot(deps.clock()), episode)
+    except GitHubError as exc:
+        log.warning("that a task waits could not be told", task=task.id, reason=str(exc))
+        told = False  # the next run of this stage tries again
+    waiting = replace((await deps.store.task(task.id)).waiting_for_slot(deps.clock()), needs_slot=told)
+    await deps.store.save(lease, waiting, episode, now=deps.clock())
 
 
 async def give_up(deps: Deps, job: Job, error: Exception) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.domain import comment
+from bot.domain import comment, transcript
 from bot.domain.episode import Episode
 from bot.domain.task import Task
 from bot.domain.transcript import spend
@@ -22,7 +22,12 @@ async def update(deps: Deps, repository: Repository, task: Task, episode: Episod
     """The same with a client that is open already."""
     steps = await deps.store.steps(task.id)
     saved = await deps.store.receipt(task.id)
-    body = deps.redactor.redact(comment.status(task, episode, spend(steps), saved.document if saved else None))
+    lost = transcript.losses(steps, episode.feedback)
+    notices = (transcript.replaced(lost), transcript.blocked_hosts(transcript.blocked(steps)))
+    status = comment.status(
+        task, episode, spend(steps), saved.document if saved else None, [notice for notice in notices if notice]
+    )
+    body = deps.redactor.redact(status)
     comment_id = task.comment_id
     if comment_id is None:
         comment_id = await repository.find_comment(task.number, comment.task_marker(task.id))

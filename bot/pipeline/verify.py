@@ -13,19 +13,22 @@ from bot.agent.tools import run_line
 from bot.db.store import SandboxRecord
 from bot.domain import comment, detect, report
 from bot.domain.config import Check, Config
-from bot.domain.detect import is_manifest
+from bot.domain.detect import Detected, is_manifest
 from bot.domain.episode import Code, Episode
-from bot.domain.errors import SandboxError
+from bot.domain.errors import InfraError, SandboxError
 from bot.domain.patch import Patch
-from bot.domain.receipt import Place, Receipt
+from bot.domain.receipt import Receipt, Snapshot
 from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.transcript import spend
-from bot.domain.tree import tree_id
+from bot.domain.tree import TreeEntry, blob_id, tree_id
 from bot.domain.verification import CheckResult, Evidence, Failed, Passed, Unverified, judge
 from bot.pipeline import rules as recorded
-from bot.pipeline import talk
+from bot.pipeline import talk, warm
 from bot.pipeline.deps import Deps
-from bot.pipeline.provision import SetupFailed, detected, hosts, place, set_up, spec
+from bot.pipeline.provision import place
+from bot.pipeline.registries import RegistryUnknown, hosts
+from bot.pipeline.setup import SetupFailed, detected, image, set_up, spec
+from bot.pipeline.warm import Job
 from bot.sandbox import workspace
 from bot.sandbox.protocol import Sandbox
 from bot.sandbox.workspace import Origin, PatchRefused, Remote, tail
@@ -39,12 +42,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """What is to be verified, and the rules (from the default branch) it is verified by."""
+    """What is to be verified, and the rules (from the default branch) it is verified by. `origin` is where the base
+    comes from; None where the sandbox has it."""
 
-    origin: Origin
+    origin: Origin | None
     base: str
     patch: Patch
     rules: Config
+
+    @property
+    def changes_manifests(self) -> bool:
+        return any(is_manifest(path) for path in self.patch.paths)
 
 
 async def run(deps: Deps, task_id: str) -> None:
@@ -61,51 +69,120 @@ async def run(deps: Deps, task_id: str) -> None:
     if saved is not None and saved.checkpoint_id == checkpoint.id:
         return  # decided already; what follows is due in the same transaction
     rules = recorded.of(episode)
-    record = SandboxRecord(name=f"{task.id}-verify", task_id=task.id, kind="verify", provider=deps.provider.name)
-    await deps.store.put_sandbox(lease, record)
-    sandbox = await deps.provider.create(spec(deps, record.name, "verify", task.id, rules))
+    job = Job(deps=deps, lease=lease, task=task, episode=episode, rules=rules)
+    candidate = Candidate(origin=None, base=checkpoint.base_sha, patch=checkpoint.patch, rules=rules)
+    fresh = await _from_snapshot(job, candidate) or await _from_nothing(job, candidate)
     try:
-        image = await deps.provider.image_id(rules.sandbox.image or deps.image)
-        record = replace(record, provider_id=sandbox.id, image_id=image)
-        await deps.store.put_sandbox(lease, record)
-        async with deps.github.token(task.installation_id, task.name, {"contents": "read"}) as token:
-            candidate = Candidate(
-                origin=Remote(url=task.clone_url, token=token),
-                base=checkpoint.base_sha,
-                patch=checkpoint.patch,
-                rules=rules,
-            )
-            trees, checks = await prepare(sandbox, candidate)
-        evidence = await examine(sandbox, candidate, trees, checks, redact=deps.redactor.redact)
+        evidence = await examine(fresh.sandbox, candidate, fresh.trees, fresh.checks, redact=deps.redactor.redact)
     finally:
-        await sandbox.aclose()
-        await deps.provider.kill(sandbox.id)
-    await deps.store.forget_sandbox(record.name)
-    receipt = await _receipt(deps, task, episode, evidence, record)
+        await fresh.sandbox.aclose()
+        await deps.provider.kill(fresh.sandbox.id)
+    await deps.store.forget_sandbox(fresh.record.name)
+    receipt = await _receipt(deps, task, episode, evidence, fresh)
     await _conclude(deps, lease, task, episode, rules, receipt, checkpoint.id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trees:
-    """The candidate's tree as git built it in the sandbox, and as we compute it from the bytes we will publish."""
+    """The candidate's tree as git built it in the sandbox, and as we compute it from the bytes we will publish, with
+    its files. `is_set_up`: what the base needs is installed already."""
 
     built: str
     expected: str
+    files: tuple[TreeEntry, ...]
+    is_set_up: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Fresh:
+    """A sandbox that holds the base, and in which nothing of the candidate has run."""
+
+    sandbox: Sandbox
+    record: SandboxRecord
+    trees: Trees
+    checks: tuple[Check, ...]
+    snapshot: Snapshot | None = None
+
+
+async def _from_snapshot(job: Job, candidate: Candidate) -> _Fresh | None:
+    """On what the work sandbox started from; None where it started from nothing, or that can't be used. Not for other
+    manifests: what the base's have installed must not make up for what the candidate's leave out."""
+    work = [record for record in await job.deps.store.sandboxes(job.task.id) if record.kind == "work"]
+    if candidate.changes_manifests or not work or work[0].snapshot_id is None:
+        return None
+    found = await warm.verification(job, work[0].snapshot_id, candidate.base)
+    if found is None:
+        return None
+    start, fetched = found
+    try:
+        trees = await _build(start.sandbox, candidate, fetched.files)
+    except (InfraError, OSError, ValueError) as exc:
+        log.warning("the snapshot's files are in the way", task=job.task.id, reason=str(exc))
+        await warm.end(job, start)
+        return None
+    except BaseException:
+        await warm.end(job, start)
+        raise
+    return _Fresh(
+        sandbox=start.sandbox,
+        record=start.record,
+        trees=replace(trees, is_set_up=True),
+        checks=_checks(candidate, fetched.detected),
+        snapshot=Snapshot(id=start.snapshot.id, commit=start.snapshot.commit),
+    )
+
+
+async def _from_nothing(job: Job, candidate: Candidate) -> _Fresh:
+    deps, task = job.deps, job.task
+    record = job.record("verify")
+    await deps.store.put_sandbox(job.lease, record)
+    sandbox = await deps.provider.create(spec(deps, job.lease, "verify", job.rules))
+    try:
+        image_id = await deps.provider.image_id(image(deps, job.rules))
+        record = replace(record, provider_id=sandbox.id, image_id=image_id)
+        await deps.store.put_sandbox(job.lease, record)
+        async with deps.github.token(task.installation_id, task.name, {"contents": "read"}) as token:
+            origin = Remote(url=task.clone_url, token=token)
+            trees, checks = await prepare(sandbox, replace(candidate, origin=origin))
+    except BaseException:
+        await sandbox.aclose()
+        await deps.provider.kill(sandbox.id)
+        raise
+    return _Fresh(sandbox=sandbox, record=record, trees=trees, checks=checks)
 
 
 async def prepare(sandbox: Sandbox, candidate: Candidate) -> tuple[Trees, tuple[Check, ...]]:
     """Fetches the base into a pristine sandbox and builds the candidate's tree there, before anything is run. The
     token of the origin is not needed afterwards."""
+    assert candidate.origin is not None
     await workspace.clone(sandbox, candidate.origin, candidate.base, timeout_s=candidate.rules.timeouts.clone)
-    base = await workspace.listing(sandbox, candidate.base)
+    trees = await _build(sandbox, candidate, await workspace.listing(sandbox, candidate.base))
+    return trees, _checks(candidate, await detected(sandbox))
+
+
+async def _build(sandbox: Sandbox, candidate: Candidate, base: tuple[TreeEntry, ...]) -> Trees:
+    """The candidate's tree, in a sandbox whose git directory is untouched; the base's files are checked out."""
     try:
         expected = tree_id(base, candidate.patch)
     except ValueError as exc:
         raise PatchRefused(f"The change can't be published: {exc}.") from exc
     built = await workspace.build_tree(sandbox, candidate.base, candidate.patch)
-    await workspace.check_out_exactly(sandbox, candidate.base)
-    _, checks, _ = detect.applied(candidate.rules, await detected(sandbox))
-    return Trees(built=built, expected=expected), checks
+    await workspace.check_out_exactly(sandbox, candidate.base, base)
+    return Trees(built=built, expected=expected, files=_patched(base, candidate.patch))
+
+
+def _patched(base: tuple[TreeEntry, ...], patch: Patch) -> tuple[TreeEntry, ...]:
+    changed = frozenset(patch.paths)
+    new = (
+        TreeEntry(mode=change.mode, type="blob", sha=blob_id(change.content), path=change.path)
+        for change in patch.changes
+        if change.mode is not None
+    )
+    return (*(entry for entry in base if entry.path not in changed), *new)
+
+
+def _checks(candidate: Candidate, found: Detected) -> tuple[Check, ...]:
+    return detect.applied(candidate.rules, found)[1]
 
 
 async def examine(
@@ -120,20 +197,17 @@ async def examine(
     evidence = Evidence(base=candidate.base, tree=trees.built, expected_tree=trees.expected, checks=())
     if trees.built != trees.expected:
         return evidence
-    new_manifests = any(is_manifest(path) for path in candidate.patch.paths)
     try:
-        if not new_manifests:
-            await set_up(sandbox, candidate.rules)
-        await workspace.check_out_exactly(sandbox, trees.built)
-        if new_manifests:
-            await set_up(sandbox, candidate.rules)
-            await workspace.check_out_exactly(sandbox, trees.built)
-    except SetupFailed as exc:
+        allowed = await hosts(sandbox, candidate.rules.network.checks)
+        if not candidate.changes_manifests and not trees.is_set_up:
+            await set_up(sandbox, candidate.rules, await detected(sandbox))
+        await workspace.check_out_exactly(sandbox, trees.built, trees.files)
+        if candidate.changes_manifests:
+            await set_up(sandbox, candidate.rules, await detected(sandbox))
+            await workspace.check_out_exactly(sandbox, trees.built, trees.files)
+    except (SetupFailed, RegistryUnknown) as exc:
         return replace(evidence, problem=redact(str(exc)))
-    try:
-        await sandbox.allow(await hosts(sandbox, candidate.rules.network.checks))
-    except SetupFailed as exc:
-        return replace(evidence, problem=redact(str(exc)))
+    await sandbox.allow(allowed)
     results = [await _check(sandbox, check, candidate.rules, redact) for check in checks]
     return replace(evidence, checks=tuple(results))
 
@@ -166,7 +240,7 @@ async def _report(sandbox: Sandbox, path: str) -> bytes | None:
         return None
 
 
-async def _receipt(deps: Deps, task: Task, episode: Episode, evidence: Evidence, record: SandboxRecord) -> Receipt:
+async def _receipt(deps: Deps, task: Task, episode: Episode, evidence: Evidence, fresh: _Fresh) -> Receipt:
     used = spend(await deps.store.steps(task.id))
     work = [item for item in await deps.store.sandboxes(task.id) if item.kind == "work"]
     return Receipt(
@@ -174,9 +248,10 @@ async def _receipt(deps: Deps, task: Task, episode: Episode, evidence: Evidence,
         evidence=evidence,
         verdict=judge(evidence),
         config_sha=episode.config_sha,
-        image=record.image_id,
+        image=fresh.record.image_id,
         sandbox=place(deps.provider, work[0]) if work else None,
-        verification_sandbox=Place(provider=deps.provider.name, id=record.provider_id or record.name),
+        verification_sandbox=place(deps.provider, fresh.record),
+        snapshot=fresh.snapshot,
         model=await _model_name(deps, episode),
         cost=None if used.cost is None else Decimal(used.cost),
         created_at=deps.clock(),

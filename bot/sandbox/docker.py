@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from bot.domain.errors import SandboxError
-from bot.sandbox import guest
+from bot.sandbox import docker_sandbox, guest
 from bot.sandbox.docker_api import DockerApi, EngineRefusal
 from bot.sandbox.docker_container import COMMANDS, gone, to_the_end
 from bot.sandbox.docker_folder import Folder
 from bot.sandbox.docker_sandbox import EGRESS, PROXY_PORT, DockerSandbox
-from bot.sandbox.docker_volumes import Volumes, remove
+from bot.sandbox.docker_volumes import RUNTIME, Volumes, remove
 from bot.sandbox.guest import agent
 from bot.sandbox.guest.main import NO_ROOM
 from bot.sandbox.hosts import Host
 from bot.sandbox.protocol import WORKSPACE, Kind, ProviderLimits, SandboxInfo, SandboxSpec, SnapshotInfo
 
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
+OWN_IMAGE = "coder-bot-sandbox:latest"
+"""Lends Python and git to images that have none."""
 
 MAIN = "65534:65534"
 """The main process has a user of its own, so that `kill -9 -1` as the commands' user ends all of them and not it."""
@@ -33,6 +35,7 @@ OPEN_FILES = 16384
 DISK_FLOOR = 512 * 1024**2
 """Bytes that the engine's file system keeps free: a sandbox that takes it below that is ended."""
 
+_NONE: Mapping[str, str] = {}
 _ID = re.compile(r"coder-[0-9a-f]{16}")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
@@ -42,7 +45,8 @@ class DockerProvider:
 
     `deployment` sets this bot's sandboxes apart from any other's on the same engine. `egress_dir` must be a folder
     that the engine sees under the same path; it holds each sandbox's deadline and proxy socket. `private_hosts` are
-    the addresses inside the operator's networks that an allow-list may name. Making a provider does no I/O.
+    the addresses inside the operator's networks that an allow-list may name; `credentials` what the proxy adds to
+    requests for a private package index (`bot.sandbox.credentials`). Making a provider does no I/O.
     """
 
     def __init__(
@@ -52,12 +56,15 @@ class DockerProvider:
         egress_dir: Path,
         docker_host: str = DEFAULT_DOCKER_HOST,
         private_hosts: frozenset[str] = frozenset(),
+        credentials: Mapping[str, str] = _NONE,
     ) -> None:
         self._api = DockerApi(docker_host)
         self._deployment = deployment
         self._egress_dir = egress_dir.absolute()
         self._private_hosts = private_hosts
+        self._credentials = credentials
         self._volumes = Volumes(self._api, deployment)
+        self._bare: set[str] = set()
         self._connected: dict[str, DockerSandbox] = {}
         for text in private_hosts:
             Host.parse(text)
@@ -96,9 +103,21 @@ class DockerProvider:
         image = await self.image_id(spec.image)
         for older in await self._ids({"coder-bot.name": spec.name}):
             await self.kill(older)
+        if image not in self._bare:
+            try:
+                return await self._create(spec, image, None)
+            except NoPython:
+                self._bare.add(image)
+        try:
+            own = await self.image_id(OWN_IMAGE)
+        except SandboxError as exc:
+            raise SandboxError("invalid_config", f"{no_python(spec.image)} {exc}") from exc
+        return await self._create(spec, image, own)
+
+    async def _create(self, spec: SandboxSpec, image: str, own: str | None) -> DockerSandbox:
         sandbox_id = _new_id()
         try:
-            await self._make(sandbox_id, spec, image)
+            await self._make(sandbox_id, spec, image, own)
             return await self._start(sandbox_id, spec.lifetime_s, spec.epoch)
         except (SandboxError, asyncio.CancelledError):
             await to_the_end(self._discard(sandbox_id))
@@ -147,7 +166,9 @@ class DockerProvider:
         if connected:
             await connected.aclose()
         await remove(self._api, f"/containers/{sandbox_id}", {"force": "true"})
-        made = await self._volumes.seal(sandbox_id, str(container["Image"]))
+        made = await self._volumes.seal(
+            sandbox_id, container["Config"]["Labels"]["coder-bot.own"] or str(container["Image"])
+        )
         await asyncio.to_thread(self._folder(sandbox_id).remove)
         return made
 
@@ -160,29 +181,31 @@ class DockerProvider:
 
     # How they are made
 
-    async def _make(self, sandbox_id: str, spec: SandboxSpec, image: str) -> None:
+    async def _make(self, sandbox_id: str, spec: SandboxSpec, image: str, own: str | None) -> None:
         labels = {
             "coder-bot.deployment": self._deployment,
             "coder-bot.task": spec.task,
             "coder-bot.kind": spec.kind,
             "coder-bot.name": spec.name,
         }
+        lent = [] if own is None else [_lent(await self._volumes.runtime(own, labels))]
         limits = [{"Name": "core", "Soft": 0, "Hard": 0}]
         limits += [{"Name": name, "Soft": n, "Hard": n} for name, n in (("nofile", OPEN_FILES), ("fsize", spec.disk))]
         body = {
             "Image": image,
             "Hostname": "sandbox",
             "User": MAIN,
-            "Entrypoint": ["python3", "-IS", "-c", guest.source("main")],
+            "Entrypoint": [_python(own is not None), "-IS", "-c", guest.source("main")],
             "Cmd": [EGRESS, str(PROXY_PORT), WORKSPACE, str(DISK_FLOOR)],
             "WorkingDir": "/",
             "Healthcheck": {"Test": ["NONE"]},
             # The commands' own environment is kept beside, for it must not reach the main process or our helpers.
-            "Labels": labels
-            | {
-                "coder-bot.env": json.dumps(dict(spec.env)),
+            "Labels": {
+                **labels,
                 "coder-bot.disk": str(spec.disk),
+                "coder-bot.env": json.dumps(dict(spec.env)),
                 "coder-bot.image": spec.image,
+                "coder-bot.own": own or "",
             },
             "HostConfig": {
                 "Init": True,
@@ -206,6 +229,7 @@ class DockerProvider:
                         "Target": EGRESS,
                         "ReadOnly": True,
                     },
+                    *lent,
                 ],
                 "LogConfig": {"Type": "none"},
                 "RestartPolicy": {"Name": "no"},
@@ -213,7 +237,7 @@ class DockerProvider:
         }
         self._folder(sandbox_id).make()
         self._folder(sandbox_id).claim(spec.epoch)
-        await self._volumes.make(sandbox_id, labels, image, spec.snapshot)
+        await self._volumes.make(sandbox_id, labels, own or image, spec.snapshot)
         try:
             await self._api.call("POST", "/containers/create", params={"name": sandbox_id}, body=body)
         except EngineRefusal as exc:
@@ -239,17 +263,21 @@ class DockerProvider:
         path = next(
             (pair for pair in container["Config"]["Env"] or () if pair.startswith("PATH=")), "PATH=/usr/bin:/bin"
         )
+        lent = bool(labels["coder-bot.own"])
+        folders = [path[5:], f"{WORKSPACE}/.npm-global/bin", *([f"{RUNTIME}/bin"] if lent else [])]
         sandbox = DockerSandbox(
             self._api,
             sandbox_id,
             folder,
-            env={"PATH": f"{path[5:]}:{WORKSPACE}/.npm-global/bin", **json.loads(labels["coder-bot.env"])},
+            python=_python(lent),
+            env={"PATH": ":".join(folders), **json.loads(labels["coder-bot.env"])},
             disk=int(labels["coder-bot.disk"]),
             epoch=epoch,
             private_hosts=self._private_hosts,
+            credentials=self._credentials,
             on_close=self._closed,
         )
-        await self._make_ready(sandbox, image)
+        await self._make_ready(sandbox, image, labels["coder-bot.own"])
         self._connected[sandbox_id] = sandbox
         return sandbox
 
@@ -257,17 +285,17 @@ class DockerProvider:
         if self._connected.get(sandbox.id) is sandbox:
             del self._connected[sandbox.id]
 
-    async def _make_ready(self, sandbox: DockerSandbox, image: str) -> None:
+    async def _make_ready(self, sandbox: DockerSandbox, image: str, own: str) -> None:
         said = await self._ready(sandbox, image)
         if said == agent.FOREIGN:
             # The image has no /workspace of the commands' user that the new volume took after.
-            await self._volumes.hand_over(sandbox.id, image, COMMANDS)
+            await self._volumes.hand_over(sandbox.id, own or image, COMMANDS)
             said = await self._ready(sandbox, image)
         match said:
             case agent.READY:
                 return
-            case agent.OLD_PYTHON:
-                raise SandboxError("invalid_config", no_python(image))
+            case agent.OLD_PYTHON | docker_sandbox.NO_PYTHON:
+                raise NoPython(image)
             case _:
                 raise SandboxError(
                     "invalid_config",
@@ -281,13 +309,13 @@ class DockerProvider:
             said = await sandbox.start()
         except SandboxError as exc:
             why = exc
-        if said in (agent.READY, agent.OLD_PYTHON, agent.FOREIGN):
+        if said in (agent.READY, agent.OLD_PYTHON, agent.FOREIGN, docker_sandbox.NO_PYTHON):
             return said
         container = await self._container(sandbox.id)
         if container is not None and not container["State"]["Running"]:
             match int(container["State"]["ExitCode"]):
                 case 126 | 127:
-                    raise SandboxError("invalid_config", no_python(image)) from why
+                    raise NoPython(image) from why
                 case code if code == NO_ROOM:
                     raise SandboxError(
                         "limit_exceeded",
@@ -349,7 +377,7 @@ def _not_started(refusal: EngineRefusal, sandbox_id: str, image: str, egress_dir
     if refusal.status == 404 and "o such container" in refusal.text:
         return gone(sandbox_id)
     if "python3" in refusal.text:
-        return SandboxError("invalid_config", no_python(image))
+        return NoPython(image)
     return SandboxError(
         "invalid_config",
         f"The Docker engine could not start a sandbox of {image}. It has to see {egress_dir} under "
@@ -357,7 +385,20 @@ def _not_started(refusal: EngineRefusal, sandbox_id: str, image: str, egress_dir
     )
 
 
+class NoPython(SandboxError):
+    """An image without python3 of 3.9 or later, or, where that is lent to it, without the `sh` that starts it."""
+
+    def __init__(self, image: str) -> None:
+        super().__init__("invalid_config", f"The image {image} has no /bin/sh, and a sandbox needs one.")
+
+
 def no_python(image: str) -> str:
-    return (
-        f"The image {image} has no python3 of 3.9 or later on its PATH, and a sandbox needs it: add it to the image."
-    )
+    return f"The image {image} has no python3 of 3.9 or later, and there is none to lend it."
+
+
+def _python(lent: bool) -> str:
+    return f"{RUNTIME}/bin/python3" if lent else "python3"
+
+
+def _lent(volume: str) -> dict[str, object]:
+    return {"Type": "volume", "Source": volume, "Target": RUNTIME, "ReadOnly": True}

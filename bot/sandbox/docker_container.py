@@ -26,9 +26,10 @@ T = TypeVar("T")
 class Container:
     """A container that runs, or ran. Raises SandboxError only."""
 
-    def __init__(self, api: DockerApi, sandbox_id: str) -> None:
+    def __init__(self, api: DockerApi, sandbox_id: str, python: str) -> None:
         self._api = api
         self.id = sandbox_id
+        self.python = python
 
     async def run(
         self,
@@ -94,6 +95,10 @@ class Container:
         stderr.add(f"{program}: {'no such program' if absent else 'can not be started'}\n".encode())
         return 127 if absent else 126
 
+    async def never_started(self, exec_id: str) -> bool:
+        """Whether there was no such program."""
+        return _could_not_start(await self._api.call("GET", f"/exec/{exec_id}/json"))
+
     async def _follow(
         self, exec_id: str, stream: ExecStream, stdin: bytes, stdout: Output, stderr: Output
     ) -> dict[str, Any]:
@@ -137,10 +142,10 @@ class Container:
             for _ in range(3):
                 with contextlib.suppress(TimeoutError):
                     sweep = await self.prepare(
-                        ["python3", "-IS", "-c", guest.source("sweep")], cwd="/", env={}, stdin=False
+                        [self.python, "-IS", "-c", guest.source("sweep")], cwd="/", env={}, stdin=False
                     )
                     async with asyncio.timeout(SWEEP_TIMEOUT_S):
-                        await self._start(sweep, "python3", "/", b"", nothing, nothing)
+                        await self._start(sweep, self.python, "/", b"", nothing, nothing)
                 if not await self._leftovers():
                     return
             await self._api.call("POST", f"/containers/{self.id}/restart", params={"t": "0"})

@@ -30,6 +30,7 @@ FILE_TIMEOUT_S = 60.0
 GRACE_S = 10.0
 """How much longer than a command's own time-out the helper may take to end it before the engine is asked to."""
 ATTEMPTS = 3
+NO_PYTHON = 127
 LINE_FOR_LEFT_OUT = 64
 """Bytes of the kept output that the line in its middle may take."""
 _KEEP = OUTPUT_LIMIT - LINE_FOR_LEFT_OUT
@@ -59,20 +60,24 @@ class DockerSandbox:
         sandbox_id: str,
         folder: Folder,
         *,
+        python: str,
         env: Mapping[str, str],
         disk: int,
         epoch: int,
         private_hosts: frozenset[str],
+        credentials: Mapping[str, str],
         on_close: Callable[[DockerSandbox], None],
     ) -> None:
         self._api = api
         self._id = sandbox_id
         self._folder = folder
-        self._container = Container(api, sandbox_id)
+        self._container = Container(api, sandbox_id, python)
         self._disk = disk
         self._epoch = epoch
         self._on_close = on_close
-        self._proxy = EgressProxy(folder.socket, sandbox=sandbox_id, private_hosts=private_hosts)
+        self._proxy = EgressProxy(
+            folder.socket, sandbox=sandbox_id, private_hosts=private_hosts, credentials=credentials
+        )
         self._link: Link | None = None
         self._linking = asyncio.Lock()
         self._sweeping = asyncio.Lock()
@@ -126,7 +131,8 @@ class DockerSandbox:
             raise SandboxError("invalid_input", f"A command runs below {WORKSPACE}, not in {cwd!r}.") from exc
         sweeps = len(self._sweeps)
         by = self._by_engine if trusted_status else self._by_helper
-        run = await by(argv, folder, pairs, stdin, timeout_s)
+        with self._proxy.during(" ".join(argv)):
+            run = await by(argv, folder, pairs, stdin, timeout_s)
         timed_out, stderr = run.timed_out, run.stderr
         if run.exit_code == _KILLED and not timed_out:
             for reason in self._sweeps[sweeps:]:  # ended along with another one
@@ -262,7 +268,7 @@ class DockerSandbox:
     # The helper
 
     async def start(self) -> int:
-        """Starts the helper; what it says of the sandbox (`agent.READY`, …), 126 or 127 where there is no Python."""
+        """Starts the helper; what it says of the sandbox (`agent.READY`, …), NO_PYTHON where there is none."""
         self._link, said = await self._new_link()
         return said
 
@@ -289,10 +295,13 @@ class DockerSandbox:
         arguments = [WORKSPACE, str(PROXY_PORT), f"{EGRESS}/epoch", str(self._epoch), str(self._disk)]
         try:
             exec_id = await self._container.prepare(
-                ["python3", "-IS", "-c", program, *arguments], cwd="/", env={}, stdin=True
+                [self._container.python, "-IS", "-c", program, *arguments], cwd="/", env={}, stdin=True
             )
             link = Link(self._api, exec_id, on_full=self._on_full)
-            return link, await link.open()
+            said = await link.open()
+            if said == agent.DEAF and await self._container.never_started(exec_id):
+                said = NO_PYTHON
+            return link, said
         except EngineRefusal as exc:
             raise self._container.lost(exc) from exc
 

@@ -25,6 +25,9 @@ SEALED = ".sealed"
 """Ends of the names of the volumes that go with a workspace's."""
 REMOVE_TIMEOUT_S = 30.0
 
+RUNTIME = "/opt/coder-bot"
+"""Where a sandbox whose image has no Python finds the bot's own, and git."""
+
 _COPY = "cp -a /from/. /to/ && chown --reference=/from /to"
 
 
@@ -120,6 +123,20 @@ class Volumes:
         program = f"import os; os.chown({WORKSPACE!r}, {uid}, {gid})"
         volume = await self._volume(name) or {}
         await self._run(image, volume["Labels"], ["python3", "-IS", "-c", program], {name: WORKSPACE}, "CHOWN")
+
+    async def runtime(self, own_image: str, labels: Mapping[str, str]) -> str:
+        """The volume that lends Python and git to images without, made from the bot's own image where there is none
+        yet. It belongs to the engine: all deployments use it."""
+        name = f"coder-runtime-{own_image.partition(':')[2][:16]}"
+        await self._create({"Name": name, "Labels": {"coder-bot.runtime": own_image}})
+        copying = ["python3", "-IS", "-c", guest.source("runtime"), "/to", RUNTIME]
+        await self._run(own_image, labels, copying, {name: "/to"})
+        filters = json.dumps({"label": ["coder-bot.runtime"]})
+        for volume in (await self._api.ask("GET", "/volumes", params={"filters": filters}))["Volumes"] or ():
+            if volume["Name"] != name:
+                with contextlib.suppress(EngineRefusal):  # one of an older image, still in use
+                    await self._api.call("DELETE", f"/volumes/{volume['Name']}")
+        return name
 
     # The engine
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import re
 import socket
-from collections.abc import Iterable
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
+from typing import TypeAlias
 
 import structlog
 
 from bot.domain.errors import SandboxError
+from bot.sandbox.hosts import Host, is_public
+from bot.sandbox.http_request import Connect, Plain, parse, parse_inside
+from bot.sandbox.tls_hello import TunnelJudge
 
 HEAD_LIMIT = 16 * 1024
 HEAD_TIMEOUT_S = 10
@@ -22,120 +29,87 @@ CONNECT_TIMEOUT_S = 10
 IDLE_TIMEOUT_S = 300
 MAX_CONNECTIONS = 128
 MAX_REFUSED = 100
-WEB_PORTS = frozenset({80, 443})
+MAX_COMMANDS = 8
+"""Commands named with a refusal; a command may run beside others."""
+COMMAND_LIMIT = 300
+"""Characters of each."""
 
-_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
-# Addresses that carry an IPv4 address inside, and so could name a private one: RFC 6052 and RFC 8215.
-_TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
+_FOR_ITS_HOST = "A tunnel is for the host it was opened for"
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Host:
-    """One entry of an allow-list: a name or an address, perhaps everything below it, perhaps one port."""
+class _RefusedError(Exception):
+    """This connection may not be; `reason` is for the log, the message for whoever tried."""
 
-    name: str
-    below: bool
-    port: int | None
-
-    @classmethod
-    def parse(cls, text: str) -> Host:
-        """From `name`, `*.name`, `name:port`, `address:port` or `[v6 address]:port`."""
-        name, port = _split(text)
-        below = name.startswith("*.")
-        name = _canonical(name.removeprefix("*."))
-        if below and _address(name):
-            name = ""
-        if not name or port == 0:
-            raise SandboxError(
-                "invalid_config",
-                f"{text!r} names no host: write `name`, `*.name` or `name:port`, with a port to 65535.",
-            )
-        return cls(name=name, below=below, port=port)
-
-    def covers(self, name: str, port: int) -> bool:
-        """As an entry of an allow-list: without a port of its own it stands for the two of the web."""
-        return self._names(name) and port in (WEB_PORTS if self.port is None else {self.port})
-
-    def covers_privately(self, name: str, port: int) -> bool:
-        """As an operator's private host: without a port of its own it stands for all of them."""
-        return self._names(name) and self.port in (None, port)
-
-    def _names(self, name: str) -> bool:
-        return name.endswith("." + self.name) if self.below else name == self.name
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
-def _split(text: str) -> tuple[str, int | None]:
-    """Name and port; port 0 stands for one that is none."""
-    bracketed = re.fullmatch(r"\[([^\]]*)\](?::(.*))?", text)
-    if bracketed:
-        name, port = bracketed[1], bracketed[2]
-    elif text.count(":") == 1:
-        name, _, port = text.partition(":")
-    else:
-        name, port = text, None
-    if port is None:
-        return name, None
-    valid = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535
-    return name, int(port) if valid else 0
-
-
-def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(name)
-    except ValueError:
-        return None
-
-
-def _canonical(name: str) -> str:
-    """Lower case, no final dot, one spelling for an address; empty for what is neither name nor address."""
-    address = _address(name)
-    if address:
-        return str(address)
-    name = name.lower().removesuffix(".")
-    # A name of digits only is an address in some resolvers' eyes (2130706433 is 127.0.0.1).
-    last = name.rpartition(".")[2]
-    return name if _NAME.fullmatch(name) and not re.fullmatch(r"\d+|0x[0-9a-f]*", last) else ""
-
-
-def is_public(text: str) -> bool:
-    """Whether an address is the internet's: not this machine's, nor its networks', however written."""
-    address = ipaddress.ip_address(text.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if inner:
-            address = inner
-        elif address.teredo or any(address in network for network in _TRANSLATED):
-            return False
-    return address.is_global and not address.is_multicast
+class _UnreachableError(Exception):
+    """It may be, but the other side isn't there; the message is for whoever tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Request:
-    host: str
+class _Credential:
+    """An operator's, for one package index: the https port that it is for, and the value of Authorization."""
+
     port: int
-    first: bytes
-    """What to send on at once; empty for CONNECT."""
+    value: str
 
 
 class EgressProxy:
     """A forward proxy for one sandbox: CONNECT, and plain http by absolute URI. What `allow` names is open, all else
-    is refused; names are resolved here, and one that is not public is refused unless `private_hosts` has it."""
+    is refused; names are resolved here, and one that is not public is refused unless `private_hosts` has it.
 
-    def __init__(self, socket_path: Path, *, sandbox: str, private_hosts: Iterable[str] = ()) -> None:
+    What goes through a tunnel must be for the host it was opened for: on port 443, TLS whose server name is that
+    host's; on port 80, one plain request with its Host; on another port TLS likewise, while other protocols, which
+    name no host, pass.
+
+    `credentials` maps `host` or `host:port` (https, port 443 unless said) to the value of an Authorization header. A
+    GET or HEAD of `http://host/…` is sent on to it by https with that header, certificate checked by `tls`; no other
+    host gets it, redirects are handed back as they are, and any other method is refused: it could change the index.
+    """
+
+    def __init__(
+        self,
+        socket_path: Path,
+        *,
+        sandbox: str,
+        private_hosts: Iterable[str] = (),
+        credentials: Mapping[str, str] = MappingProxyType({}),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._path = socket_path
         self._sandbox = sandbox
         self._private = tuple(Host.parse(text) for text in sorted(private_hosts))
+        self._credentials: dict[str, _Credential] = {}
+        for text, value in credentials.items():
+            entry = Host.parse(text)
+            self._credentials[entry.name] = _Credential(port=entry.port or 443, value=value)
+        self._tls = tls
         self._allowed: tuple[Host, ...] = ()
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], tuple[str, int] | None] = {}
         self._refused: dict[str, None] = {}
+        self._commands: dict[object, str] = {}
 
     @property
     def refused(self) -> tuple[str, ...]:
         """Each `host:port` that was asked for and refused, once, in order of its first time; the first hundred."""
         return tuple(self._refused)
+
+    @contextlib.contextmanager
+    def during(self, command: str) -> Iterator[None]:
+        """What is refused inside is logged with this command, and with all others that run at that moment."""
+        key = object()
+        self._commands[key] = command[:COMMAND_LIMIT]
+        try:
+            yield
+        finally:
+            del self._commands[key]
 
     async def allow(self, hosts: Iterable[str]) -> None:
         """Opens exactly these from now on; connections to others are cut when this returns."""
@@ -165,9 +139,6 @@ class EgressProxy:
     def _allows(self, host: str, port: int) -> bool:
         return any(entry.covers(host, port) for entry in self._allowed)
 
-    def _may_be_private(self, host: str, port: int) -> bool:
-        return any(entry.covers_privately(host, port) for entry in self._private)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task
@@ -176,63 +147,143 @@ class EgressProxy:
             if len(self._open) > MAX_CONNECTIONS:
                 await _answer(writer, 503, "Too many connections")
                 return
-            request = await _request(reader)
+            head = await _head(reader)
+            request = parse(head) if head else None
             if request is None:
-                log.warning("egress_refused", sandbox=self._sandbox, reason="no_proxy_request")
-                await _answer(writer, 400, "Not a proxy request")
+                await self._no_request(writer)
                 return
             if not self._allows(request.host, request.port):
-                await self._refuse(writer, request, "not_allowed", "is not on the allow-list of this sandbox")
+                why = f"{request.host}:{request.port} is not on the allow-list of this sandbox"
+                self._note(request, "not_allowed")
+                await _answer(writer, 403, why)
                 return
             self._open[task] = (request.host, request.port)
-            await self._connect(request, reader, writer)
-        except (OSError, TimeoutError):
+            if isinstance(request, Plain):
+                await self._forward(request, reader, writer)
+            elif request.port == 80:
+                await self._forward_inside(request, reader, writer)
+            else:
+                await self._tunnel(request, reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # either side went away, or was silent for too long
         finally:
             del self._open[task]
             writer.transport.abort() if task.cancelling() else writer.close()
 
-    async def _connect(self, request: _Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        addresses = await _resolve(request)
-        if not addresses:
-            await _answer(writer, 502, "No such host")
-            return
-        if not self._may_be_private(request.host, request.port):
-            addresses = [address for address in addresses if is_public(address)]
-            if not addresses:
-                await self._refuse(
-                    writer,
-                    request,
-                    "private_address",
-                    "has a private address, and the operator did not list it as one",
-                )
-                return
-        # The address that was judged is the address that is used: no second look-up in between.
-        out = await _dial(addresses, request.port)
-        if out is None:
-            await _answer(writer, 502, "Host does not answer")
-            return
-        out_reader, out_writer = out
+    # Tunnels
+
+    async def _tunnel(self, request: Connect, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if request.first:
-                out_writer.write(request.first)
-            else:
-                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            out_reader, out_writer = await self._dial(request.host, request.port)
+        except (_RefusedError, _UnreachableError) as exc:
+            await self._turn_away(writer, request, exc)
+            return
+        try:
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             activity = _Activity()
             async with asyncio.TaskGroup() as group:
-                group.create_task(_carry(reader, out_writer, activity))
+                group.create_task(_carry_judged(request, reader, out_writer, activity))
                 group.create_task(_carry(out_reader, writer, activity))
+        except* _RefusedError as raised:
+            for one in raised.exceptions:
+                assert isinstance(one, _RefusedError)
+                self._note(request, one.reason)
         except* (OSError, TimeoutError):
             pass
         finally:
             out_writer.transport.abort()
 
-    async def _refuse(self, writer: asyncio.StreamWriter, request: _Request, reason: str, why: str) -> None:
-        target = f"{request.host}:{request.port}"
-        log.warning("egress_refused", sandbox=self._sandbox, host=request.host, port=request.port, reason=reason)
+    # Plain http
+
+    async def _forward_inside(
+        self, tunnel: Connect, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        head = await _head(reader)
+        if head == b"":
+            return  # opened in advance and never used
+        request = parse_inside(head, tunnel) if head else None
+        if request:
+            await self._forward(request, reader, writer)
+        else:
+            self._note(tunnel, "no_http")
+            await _answer(writer, 400, "Only plain http passes on port 80")
+
+    async def _forward(self, request: Plain, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Sends one request on and its answer back."""
+        credential = self._credentials.get(request.host) if request.port == 80 else None
+        try:
+            if not request.agrees:
+                raise _RefusedError("other_host", "Host header and address name different hosts")
+            if credential and request.method not in ("GET", "HEAD"):
+                raise _RefusedError("read_only", f"{request.host} is open for reading only")
+            if credential:
+                tls = self._tls or _public_authorities()
+                out_reader, out_writer = await self._dial(request.host, credential.port, tls)
+            else:
+                out_reader, out_writer = await self._dial(request.host, request.port)
+        except (_RefusedError, _UnreachableError) as exc:
+            await self._turn_away(writer, request, exc)
+            return
+        try:
+            out_writer.write(request.head(credential.value if credential else None))
+            activity = _Activity()
+            async with asyncio.TaskGroup() as group:
+                sending = group.create_task(_send_body(request, reader, out_writer, activity))
+                await _carry(out_reader, writer, activity)
+                sending.cancel()
+        except* _RefusedError:
+            self._note(request, "bad_body")
+        except* (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            out_writer.transport.abort()
+
+    async def _dial(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> Streams:
+        addresses = await _resolve(host, port)
+        if not any(entry.covers_privately(host, port) for entry in self._private):
+            public = [address for address in addresses if is_public(address)]
+            if addresses and not public:
+                why = f"{host}:{port} has a private address, and the operator did not list it as one"
+                raise _RefusedError("private_address", why)
+            addresses = public
+        if not addresses:
+            raise _UnreachableError("No such host")
+        # The address that was judged is the address that is used: no second look-up in between.
+        return await _open(addresses, port, tls, host)
+
+    # What is told of it
+
+    async def _turn_away(
+        self, writer: asyncio.StreamWriter, request: Connect | Plain, exc: _RefusedError | _UnreachableError
+    ) -> None:
+        if isinstance(exc, _RefusedError):
+            self._note(request, exc.reason)
+        await _answer(writer, 403 if isinstance(exc, _RefusedError) else 502, str(exc))
+
+    def _note(self, request: Connect | Plain, reason: str) -> None:
+        log.warning(
+            "egress_refused",
+            sandbox=self._sandbox,
+            host=request.host,
+            port=request.port,
+            reason=reason,
+            commands=self._running(),
+        )
         if len(self._refused) < MAX_REFUSED:
-            self._refused[target] = None
-        await _answer(writer, 403, f"{target} {why}")
+            self._refused[f"{request.host}:{request.port}"] = None
+
+    async def _no_request(self, writer: asyncio.StreamWriter) -> None:
+        log.warning("egress_refused", sandbox=self._sandbox, reason="no_proxy_request", commands=self._running())
+        await _answer(writer, 400, "Not a proxy request")
+
+    def _running(self) -> list[str]:
+        return list(islice(self._commands.values(), MAX_COMMANDS))
+
+
+@cache
+def _public_authorities() -> ssl.SSLContext:
+    return ssl.create_default_context()
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
@@ -242,87 +293,148 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
         await asyncio.wait(tasks, timeout=CONNECT_TIMEOUT_S)
 
 
-async def _request(reader: asyncio.StreamReader) -> _Request | None:
-    """The request's head, understood; None where it is none or takes too long."""
+async def _head(reader: asyncio.StreamReader) -> bytes | None:
+    """A request's head; empty where nothing came before the end, None where it is none or takes too long."""
     try:
         async with asyncio.timeout(HEAD_TIMEOUT_S):
-            head = await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError):
+            return await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError as exc:
+        return None if exc.partial else b""
+    except (asyncio.LimitOverrunError, TimeoutError):
         return None
-    line, *headers = head[:-4].decode("latin-1").split("\r\n")
-    matched = re.fullmatch(r"([A-Z]+) (\S+) HTTP/1\.[01]", line)
-    if not matched:
-        return None
-    method, target = matched[1], matched[2]
-    if method == "CONNECT":
-        name, port = _split(target)
-        host = _canonical(name)
-        return _Request(host=host, port=port, first=b"") if host and port else None
-    absolute = re.fullmatch(r"http://([^/?#@]+)(/[^#]*|\?[^#]*)?", target, re.IGNORECASE)
-    if not absolute:
-        return None
-    authority, path = absolute[1], absolute[2] or "/"
-    name, port = _split(authority)
-    host = _canonical(name)
-    if not host or port == 0:
-        return None
-    # One request a connection, with the Host it was judged by.
-    dropped = ("host:", "connection:", "proxy-", "keep-alive:")
-    kept = [header for header in headers if not header.lower().startswith(dropped)]
-    path = path if path.startswith("/") else "/" + path
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {authority}", *kept, "Connection: close", "", ""]
-    return _Request(host=host, port=80 if port is None else port, first="\r\n".join(lines).encode("latin-1"))
 
 
-async def _resolve(request: _Request) -> list[str]:
+async def _resolve(host: str, port: int) -> list[str]:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            found = await asyncio.get_running_loop().getaddrinfo(request.host, request.port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError):
         return []
     return [str(address[0]) for _, _, _, _, address in found]
 
 
-async def _dial(addresses: list[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+async def _open(addresses: list[str], port: int, tls: ssl.SSLContext | None, host: str) -> Streams:
+    name = host if tls else None
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             for address in addresses:
-                with contextlib.suppress(OSError):
-                    return await asyncio.open_connection(address, port)
-    return None
+                try:
+                    return await asyncio.open_connection(address, port, ssl=tls, server_hostname=name)
+                except ssl.SSLError as exc:
+                    raise _UnreachableError("Host has no certificate that the bot trusts") from exc
+                except OSError:
+                    continue
+    raise _UnreachableError("Host does not answer")
 
 
 class _Activity:
     """When something last went either way: a long download is silent the other way."""
 
     def __init__(self) -> None:
-        self.at = 0.0
+        self.touch()
 
     def touch(self) -> None:
-        self.at = asyncio.get_running_loop().time()
+        self._at = asyncio.get_running_loop().time()
 
     def idle(self) -> bool:
-        return asyncio.get_running_loop().time() - self.at >= IDLE_TIMEOUT_S
+        return asyncio.get_running_loop().time() - self._at >= IDLE_TIMEOUT_S
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, activity: _Activity) -> None:
-    activity.touch()
+async def _read(reader: asyncio.StreamReader, activity: _Activity, most: int = 65536) -> bytes:
+    """What there is; TimeoutError once nothing went either way for too long."""
     while True:
         try:
             async with asyncio.timeout(IDLE_TIMEOUT_S):
-                data = await reader.read(65536)
+                data = await reader.read(most)
         except TimeoutError:
             if activity.idle():
                 raise
             continue
-        if not data:
-            break
         activity.touch()
-        writer.write(data)
-        async with asyncio.timeout(IDLE_TIMEOUT_S):
-            await writer.drain()
+        return data
+
+
+async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    writer.write(data)
+    async with asyncio.timeout(IDLE_TIMEOUT_S):
+        await writer.drain()
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, activity: _Activity) -> None:
+    while data := await _read(reader, activity):
+        await _write(writer, data)
     with contextlib.suppress(OSError):
         writer.write_eof()
+
+
+async def _carry_judged(
+    tunnel: Connect, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, activity: _Activity
+) -> None:
+    judge = TunnelJudge(tunnel.host, tunnel.port)
+    held = b""
+    try:
+        async with asyncio.timeout(HEAD_TIMEOUT_S if tunnel.port == 443 else None):
+            while not judge.settled:
+                data = await _read(reader, activity)
+                if not data:
+                    if held or tunnel.port == 443:
+                        raise ConnectionAbortedError  # there is nobody to be judged, and nothing was sent on
+                    break
+                _hear(judge, data)
+                held += data
+    except TimeoutError as exc:
+        if held:
+            raise _RefusedError("not_tls", _FOR_ITS_HOST) from exc
+        raise
+    await _write(writer, held)
+    while data := await _read(reader, activity):
+        _hear(judge, data)
+        await _write(writer, data)
+    with contextlib.suppress(OSError):
+        writer.write_eof()
+
+
+def _hear(judge: TunnelJudge, data: bytes) -> None:
+    reason = judge.hear(data)
+    if reason:
+        raise _RefusedError(reason, _FOR_ITS_HOST)
+
+
+async def _send_body(
+    request: Plain, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, activity: _Activity
+) -> None:
+    """Exactly the body that the head announced; what follows it is never sent on."""
+    if request.body is not None:
+        await _pass(reader, writer, request.body, activity)
+        return
+    while size := await _chunk_size(reader):
+        await _write(writer, b"%x\r\n" % size)
+        await _pass(reader, writer, size, activity)
+        if await reader.readexactly(2) != b"\r\n":
+            raise _RefusedError("bad_body", "A chunk is longer than it says")
+        await _write(writer, b"\r\n")
+    await _write(writer, b"0\r\n\r\n")  # without trailers
+
+
+async def _chunk_size(reader: asyncio.StreamReader) -> int:
+    async with asyncio.timeout(IDLE_TIMEOUT_S):
+        try:
+            line = await reader.readuntil(b"\r\n")
+        except asyncio.LimitOverrunError as exc:
+            raise _RefusedError("bad_body", "A chunk's size is too long") from exc
+    matched = re.fullmatch(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\0\r\n]*)?\r\n", line)
+    if not matched:
+        raise _RefusedError("bad_body", "A chunk does not say its size")
+    return int(matched[1], 16)
+
+
+async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int, activity: _Activity) -> None:
+    while count:
+        data = await _read(reader, activity, min(count, 65536))
+        if not data:
+            raise ConnectionAbortedError
+        count -= len(data)
+        await _write(writer, data)
 
 
 async def _answer(writer: asyncio.StreamWriter, status: int, text: str) -> None:

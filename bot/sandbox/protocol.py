@@ -28,7 +28,7 @@ class SandboxSpec:
     memory: int = 2 * 1024**3
     cpus: float = 2.0
     disk: int = 5 * 1024**3
-    """Bytes that the workspace may hold beyond what it started with."""
+    """Bytes that the workspace may hold, what it started with included."""
     env: Mapping[str, str] = field(default_factory=dict)
     snapshot: str | None = None
     """Start from this one instead of an empty workspace."""
@@ -86,8 +86,8 @@ Network = Literal["none", "allowlist"]
 @dataclass(frozen=True, kw_only=True)
 class ProviderLimits:
     """What a provider can do: longest lifetime in seconds and most sandboxes running at once (None: no bound), the
-    kinds of network it can hold a sandbox to, and whether the disk is bounded by a quota (else it is watched, and what
-    fills it is ended)."""
+    kinds of network it can hold a sandbox to, and whether a quota bounds the disk (else it is watched, and what fills
+    it is ended)."""
 
     lifetime_s: int | None
     at_once: int | None = None

@@ -1,17 +1,18 @@
 """Git and patches over any sandbox: the first clone, the patch that comes out, the tree that is verified.
 
 A token is only ever handed to one `git fetch` in a sandbox in which nothing of the repository has run; there it lives
-in that process's environment and nowhere else."""
+in that process's environment and nowhere else. A sandbox in which something has run gets its commits as a pack."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from bot.domain.errors import InfraError, UserError
+from bot.domain.errors import InfraError, SandboxError, UserError
 from bot.domain.patch import Change, Patch
 from bot.domain.tree import TreeEntry, parse_ls_tree
 from bot.sandbox import guest
@@ -22,6 +23,9 @@ SCRATCH = f"{WORKSPACE}/.coder"
 QUICK_S = 60.0
 """For commands of our own that only touch local files."""
 LISTING_LIMIT = 64 * 1024 * 1024
+MANIFEST_LIMIT = 256 * 1024
+PACK_LIMIT = 64 * 1024 * 1024
+"""Bytes of a pack on its way from one sandbox to another; the bot holds all of it."""
 
 # Nothing a repository brings along is run or followed: no hooks, no submodules, no LFS, no strange transports.
 _CAREFUL = [
@@ -60,11 +64,20 @@ _GIT_ENV = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_LFS_SKIP_SMUDGE": "1",
     "GIT_TEMPLATE_DIR": "",
+    # What a command may have left in its home folder, or may have put in an object's place, is nothing to go by.
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "HOME": "/nonexistent",
+    "XDG_CONFIG_HOME": "/nonexistent",
 }
 
 
 class CloneFailed(UserError):
     """The repository could not be brought into the sandbox."""
+
+
+class PackRefused(InfraError):
+    """Commits could not be carried from one sandbox to another as a pack; a new clone is the way then."""
 
 
 class PatchRefused(UserError):
@@ -96,9 +109,12 @@ class Bundle:
 Origin = Remote | Bundle
 
 
-async def clone(sandbox: Sandbox, origin: Origin, commit: str, *, timeout_s: float) -> None:
-    """Fetches one commit into `REPO`, without its history, and checks nothing out. The network is closed again
-    afterwards. The sandbox must be pristine; if this raises, or is cancelled, it is to be killed."""
+async def clone(
+    sandbox: Sandbox, origin: Origin, commit: str, *, timeout_s: float, others: Sequence[str] = ()
+) -> None:
+    """Fetches one commit into `REPO`, without its history, and checks nothing out; from a server, some more beside
+    it. The network is closed again afterwards. The sandbox must be pristine; if this raises, or is cancelled, it is
+    to be killed."""
     await _git(sandbox, "init", "-q", REPO, cwd=WORKSPACE)
     match origin:
         case Bundle(data=data):
@@ -109,7 +125,7 @@ async def clone(sandbox: Sandbox, origin: Origin, commit: str, *, timeout_s: flo
             await sandbox.allow(frozenset({remote.host}))
             try:
                 result = await sandbox.exec(
-                    ["git", *_CAREFUL, "fetch", "-q", "--depth=1", "--no-tags", remote.url, commit],
+                    ["git", *_CAREFUL, "fetch", "-q", "--depth=1", "--no-tags", remote.url, commit, *others],
                     cwd=REPO,
                     env={**_GIT_ENV, **sandbox.proxy_env, **_authorization(remote)},
                     timeout_s=timeout_s,
@@ -128,9 +144,12 @@ async def check_out(sandbox: Sandbox, commit: str) -> None:
     await _git(sandbox, "reset", "-q", "--hard", commit)
 
 
-async def check_out_exactly(sandbox: Sandbox, tree: str) -> None:
-    """Puts a tree's files there byte for byte, whatever attributes say, and proves it by hashing them again."""
-    result = await _python(sandbox, "checkout", REPO, tree)
+async def check_out_exactly(sandbox: Sandbox, tree: str, files: Sequence[TreeEntry]) -> None:
+    """Puts a tree's files there byte for byte, whatever attributes say, and proves by hashing them again that they
+    are these `files`: what git here takes the tree for does not count."""
+    lines = (f"{entry.mode} {entry.sha}\t{entry.path}" for entry in files if entry.type == "blob")
+    proof = "\0".join(lines).encode("utf-8", "surrogateescape")
+    result = await _python(sandbox, "checkout", REPO, tree, stdin=proof)
     if not result.ok:
         raise InfraError(f"The tree {tree} could not be checked out exactly: {tail(result, 200)}")
 
@@ -143,6 +162,75 @@ async def listing(sandbox: Sandbox, commit: str) -> tuple[TreeEntry, ...]:
     if not result.ok:
         raise InfraError(f"git could not list {commit}.")
     return parse_ls_tree(await sandbox.read(f"{SCRATCH}/listing", max_bytes=LISTING_LIMIT))
+
+
+async def texts(sandbox: Sandbox, blobs: Mapping[str, str]) -> dict[str, str]:
+    """The content of blobs (name → id) as text, read from git's objects; one that is too large is left out."""
+    out = f"{SCRATCH}/texts.json"
+    await sandbox.write(out, b"")
+    asked = json.dumps(dict(blobs)).encode()
+    result = await _python(sandbox, "texts", REPO, str(MANIFEST_LIMIT), out, stdin=asked)
+    if not result.ok:
+        raise InfraError("git could not read the manifests.")
+    found = json.loads(await sandbox.read(out, max_bytes=2 * MANIFEST_LIMIT * (len(blobs) + 1)))
+    return {name: base64.b64decode(content).decode("utf-8", "replace") for name, content in found.items()}
+
+
+async def pack(sandbox: Sandbox, commit: str, *, without: str | None = None) -> bytes:
+    """A commit with its tree as a pack that needs nothing else; `without` another commit's, only what that one's tree
+    does not have. Both must have been cloned."""
+    file = f"{SCRATCH}/pack"
+    await sandbox.write(file, b"")
+    wanted = [commit] if without is None else [commit, f"^{without}", f"^{without}^{{tree}}"]
+    result = await sandbox.exec(
+        ["sh", "-c", f"git pack-objects -q --revs --stdout > {file}"],
+        cwd=REPO,
+        env=_GIT_ENV,
+        stdin="".join(f"{line}\n" for line in wanted).encode(),
+        timeout_s=QUICK_S,
+    )
+    if not result.ok:
+        raise PackRefused(f"git could not pack {commit}.")
+    try:
+        return await sandbox.read(file, max_bytes=PACK_LIMIT)
+    except SandboxError as exc:
+        if exc.reason != "limit_exceeded":
+            raise
+        raise PackRefused(f"The pack of {commit} is larger than {PACK_LIMIT} bytes.") from exc
+
+
+async def move(sandbox: Sandbox, pack: bytes, old: str, new: str) -> None:
+    """Brings a clone of the commit `old` to `new`: its objects from a pack without those of `old`, and its files.
+    Files git does not know stay. What has run here may have had a hand in it."""
+    await _receive(sandbox, REPO, pack, shallow=(old, new))
+    await check_out(sandbox, new)
+
+
+async def renew(sandbox: Sandbox, pack: bytes, old: Sequence[TreeEntry], new: str) -> None:
+    """Gives `REPO`, a clone with the files `old`, a new git directory that holds the commit `new` and nothing else.
+    Nothing of the former one is read: whatever ran when it was there may have changed it. Files of `old` count as
+    git's own, so that checking out another tree removes them. Nothing must run in the sandbox meanwhile."""
+    fresh = f"{WORKSPACE}/.git-{secrets.token_hex(16)}"  # a name that nothing can have prepared
+    await _git(sandbox, "init", "-q", fresh, cwd=WORKSPACE)
+    await _receive(sandbox, fresh, pack, shallow=(new,))
+    index = "".join(f"{entry.mode} {entry.sha}\t{entry.path}\0" for entry in old)
+    await _git(
+        sandbox, "update-index", "-z", "--index-info", cwd=fresh, stdin=index.encode("utf-8", "surrogateescape")
+    )
+    shell = '[ ! -L "$1" ] && rm -rf -- "$1/.git" && mv -- "$2/.git" "$1/.git" && rmdir -- "$2"'
+    swapped = await sandbox.exec(["sh", "-c", shell, "sh", REPO, fresh], timeout_s=QUICK_S)
+    if not swapped.ok:
+        raise PackRefused("The former git directory could not be replaced.")
+
+
+async def _receive(sandbox: Sandbox, repo: str, pack: bytes, *, shallow: Sequence[str]) -> None:
+    """Takes a pack in after git's strict checks, and makes HEAD the last of the commits whose history is cut off."""
+    # Before the objects: a parent that this file does not cut off would be missed.
+    await sandbox.write(f"{repo}/.git/shallow", "".join(f"{commit}\n" for commit in shallow).encode())
+    taken = await _try_git(sandbox, "index-pack", "--strict", "--stdin", cwd=repo, stdin=pack)
+    if not taken.ok:
+        raise PackRefused(f"git did not take the pack of {shallow[-1]}.")
+    await _git(sandbox, "update-ref", "--no-deref", "HEAD", shallow[-1], cwd=repo)
 
 
 async def build_tree(sandbox: Sandbox, base: str, patch: Patch) -> str:
@@ -220,17 +308,19 @@ def _dump(patch: Patch) -> bytes:
     return json.dumps([[c.path, c.mode, base64.b64encode(c.content).decode()] for c in patch.changes]).encode()
 
 
-async def _python(sandbox: Sandbox, name: str, *args: str) -> ExecResult:
+async def _python(sandbox: Sandbox, name: str, *args: str, stdin: bytes = b"") -> ExecResult:
     argv = ["python3", "-IS", "-c", guest.source(name), *args]
-    return await sandbox.exec(argv, env=_GIT_ENV, timeout_s=QUICK_S * 5, trusted_status=True)
+    return await sandbox.exec(argv, env=_GIT_ENV, stdin=stdin, timeout_s=QUICK_S * 5, trusted_status=True)
 
 
-async def _try_git(sandbox: Sandbox, *args: str, cwd: str = REPO, local: bool = False) -> ExecResult:
+async def _try_git(
+    sandbox: Sandbox, *args: str, cwd: str = REPO, local: bool = False, stdin: bytes = b""
+) -> ExecResult:
     careful: Sequence[str] = [*_CAREFUL, *(("-c", "protocol.file.allow=always") if local else ())]
-    return await sandbox.exec(["git", *careful, *args], cwd=cwd, env=_GIT_ENV, timeout_s=QUICK_S)
+    return await sandbox.exec(["git", *careful, *args], cwd=cwd, env=_GIT_ENV, stdin=stdin, timeout_s=QUICK_S)
 
 
-async def _git(sandbox: Sandbox, *args: str, cwd: str = REPO) -> None:
-    result = await _try_git(sandbox, *args, cwd=cwd)
+async def _git(sandbox: Sandbox, *args: str, cwd: str = REPO, stdin: bytes = b"") -> None:
+    result = await _try_git(sandbox, *args, cwd=cwd, stdin=stdin)
     if not result.ok:
         raise InfraError(f"git {args[0]} failed in the sandbox (exit code {result.exit_code}).")

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from bot.demo import sample
-from tests.stories.harness import FILES, call, fix, say, submit
+from bot.sandbox.docker import DockerProvider
+from bot.sandbox.protocol import SandboxSpec
+from tests.stories.harness import FILES, IMAGE, call, fix, say, submit
 
 ROOT = Path(__file__).parents[2]
 
 
 def coder_bot(*args: str, stdin: str = "", home: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
-    clean = {
-        name: value for name, value in os.environ.items() if not name.startswith(("CODER_", "GITHUB_", "OPENAI_"))
-    }
+    ours = ("CODER_", "GITHUB_", "OPENAI_", "E2B_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     if home is not None:
         clean["CODER_HOME"] = str(home)
     return subprocess.run(
@@ -128,6 +133,7 @@ def test_doctor_names_what_is_missing_and_how_to_mend_it(tmp_path: Path, home: P
     assert done.returncode == 1
     report = {check["name"]: check for check in last_json(done)["checks"]}
     assert report["sandbox"]["ok"]
+    assert report["limits"]["ok"]
     for name in ("database", "model", "github", "webhook"):
         assert not report[name]["ok"]
         assert report[name]["fix"]
@@ -135,6 +141,75 @@ def test_doctor_names_what_is_missing_and_how_to_mend_it(tmp_path: Path, home: P
     again = {check["name"]: check for check in last_json(coder_bot("doctor", "--json", home=home))["checks"]}
     assert again["database"]["ok"]
     assert coder_bot("tasks", "list", home=home).stdout == ""
+
+
+def test_doctor_names_an_image_that_is_not_there_and_limits_that_can_not_hold(home: Path) -> None:
+    wrong = {"CODER_IMAGE": "coder-bot/none:0", "CODER_MAX_SANDBOXES": "2", "CODER_RESERVED_SANDBOXES": "2"}
+    report = {c["name"]: c for c in last_json(coder_bot("doctor", "--json", home=home, **wrong))["checks"]}
+    assert "coder-bot/none:0" in report["sandbox"]["detail"]
+    assert "scripts/sandbox-image" in report["sandbox"]["fix"]
+    assert "CODER_RESERVED_SANDBOXES is 2" in report["limits"]["detail"]
+    missing = {"CODER_SANDBOX": "e2b"}
+    report = {c["name"]: c for c in last_json(coder_bot("doctor", "--json", home=home, **missing))["checks"]}
+    assert "E2B_API_KEY is not set" in report["sandbox"]["detail"]
+    nowhere = {"DOCKER_HOST": f"unix://{home}/no.sock"}
+    report = {c["name"]: c for c in last_json(coder_bot("doctor", "--json", home=home, **nowhere))["checks"]}
+    assert "unreachable" in report["sandbox"]["detail"]
+    assert "DOCKER_HOST" in report["sandbox"]["fix"]
+
+
+class _NoKeyIsRight(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = json.dumps({"code": 401, "message": "the vendor's own words"}).encode()
+        self.send_response(401)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_doctor_finds_a_wrong_key_of_e2b(home: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NoKeyIsRight) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        key = "e2b_" + "0" * 40
+        done = coder_bot("doctor", "--json", home=home, E2B_API_KEY=key, E2B_API_URL=url, E2B_SANDBOX_URL=url)
+        server.shutdown()
+    assert done.returncode == 1
+    report = {check["name"]: check for check in last_json(done)["checks"]}
+    assert not report["sandbox"]["ok"]
+    assert "e2b: authentication" in report["sandbox"]["detail"]
+    assert "E2B_API_KEY" in report["sandbox"]["fix"]
+    assert report["limits"]["ok"]
+    for text in ("vendor's own words", key):
+        assert text not in done.stdout + done.stderr
+
+
+def test_sandboxes_are_listed_and_what_nobody_owns_is_reaped(home: Path) -> None:
+    name = f"cli-{secrets.token_hex(4)}"
+
+    async def make() -> str:
+        provider = DockerProvider(deployment=name, egress_dir=home / "egress")
+        spec = SandboxSpec(name="a", kind="work", task="nobody", image=IMAGE, lifetime_s=600, memory=128 * 2**20)
+        sandbox = await provider.create(spec)
+        await sandbox.aclose()
+        await provider.aclose()
+        return sandbox.id
+
+    made = asyncio.run(make())
+    ours: dict[str, Any] = {"home": home, "CODER_DEPLOYMENT": name}
+    listed = {"provider": "docker", "id": made, "kind": "work", "task": "nobody", "running": True, "snapshot": None}
+    assert last_json(coder_bot("sandboxes", "list", "--json", **ours)) == {"sandboxes": [listed]}
+    assert made in coder_bot("sandboxes", "list", **ours).stdout
+    leftover = {"what": "sandbox", "id": made, "task": "nobody", "why": "no task of that id"}
+    dry = coder_bot("sandboxes", "reap", "--dry-run", "--json", **ours)
+    assert last_json(dry) == {"dry_run": True, "leftovers": [leftover]}
+    assert f"ended sandbox {made} of task nobody" in coder_bot("sandboxes", "reap", **ours).stdout
+    assert last_json(coder_bot("sandboxes", "reap", "--json", **ours)) == {"dry_run": False, "leftovers": []}
+    assert last_json(coder_bot("sandboxes", "list", "--json", **ours)) == {"sandboxes": []}
 
 
 def test_the_demo_ends_with_its_json_line(tmp_path: Path, home: Path) -> None:

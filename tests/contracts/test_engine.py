@@ -10,7 +10,7 @@ import pytest
 
 from bot.db.store import Store
 from bot.domain.errors import GitHubError, InfraError, LeaseLost, UserError
-from bot.domain.task import Job, Stage
+from bot.domain.task import Job, Postponed, Stage
 from bot.engine.embedded import ATTEMPTS, EmbeddedEngine, exclusive
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,17 +25,18 @@ class Clock:
 
 
 class Recorder:
-    """Runs stages by noting them; `fail` makes the next runs raise."""
+    """Runs stages by noting them; `fail` makes the next runs raise, `postpone` makes them find no sandbox."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[Stage, str]] = []
         self.given_up: list[tuple[str, str]] = []
         self.fail: list[Exception] = []
+        self.postpone: list[Postponed] = []
         self.most_at_once = 0
         self.at_once = 0
         self.hold: asyncio.Event | None = None
 
-    async def run(self, job: Job) -> None:
+    async def run(self, job: Job) -> Postponed | None:
         self.ran.append((job.stage, job.key))
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -44,6 +45,7 @@ class Recorder:
                 await self.hold.wait()
             if self.fail:
                 raise self.fail.pop(0)
+            return self.postpone.pop(0) if self.postpone else None
         finally:
             self.at_once -= 1
 
@@ -152,6 +154,35 @@ class EngineContract:
         clock.now += timedelta(hours=1)
         await engine.settle()
         assert sorted(recorder.given_up) == [("a", "no such image"), ("b", "a bug")]
+        assert len(recorder.ran) == 2
+
+    async def test_a_postponed_stage_runs_again_at_its_time_as_often_as_it_takes(
+        self, engine: EmbeddedEngine, recorder: Recorder, clock: Clock
+    ) -> None:
+        times = 2 * ATTEMPTS
+        recorder.postpone = [Postponed(until=START + timedelta(seconds=15 * (n + 1))) for n in range(times)]
+        await engine.enqueue(Stage.PROVISION, "a")
+        for _ in range(times):
+            await engine.settle()
+            clock.now += timedelta(seconds=14)
+            await engine.settle()
+            clock.now += timedelta(seconds=1)
+        await engine.settle()
+        assert len(recorder.ran) == times + 1
+        assert recorder.given_up == []
+
+    async def test_a_postponed_stage_runs_as_soon_as_a_sandbox_is_free(
+        self, engine: EmbeddedEngine, recorder: Recorder
+    ) -> None:
+        recorder.postpone = [Postponed(until=START + timedelta(seconds=15))]
+        await engine.enqueue(Stage.PROVISION, "a")
+        await engine.settle()
+        assert len(recorder.ran) == 1
+        engine.freed()
+        await engine.settle()
+        assert len(recorder.ran) == 2
+        engine.freed()  # nothing waits for it any more
+        await engine.settle()
         assert len(recorder.ran) == 2
 
     async def test_a_run_that_lost_its_lease_ends_quietly(self, engine: EmbeddedEngine, recorder: Recorder) -> None:

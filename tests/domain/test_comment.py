@@ -44,6 +44,17 @@ def test_the_live_comment_says_where_the_task_stands(state: State, words: str) -
     assert "3 steps, 5 tool calls, 12,345 tokens, $0.26 · asked for by alice" in text
 
 
+@pytest.mark.parametrize("state", [State.QUEUED, State.WORKING, State.VERIFYING])
+def test_a_task_without_a_free_sandbox_says_that_it_waits(state: State) -> None:
+    waiting = replace(in_state(state), needs_slot=True)
+    assert "Waiting for a free sandbox" in comment.status(waiting, started()[1], SPENT, None)
+
+
+def test_a_task_that_was_stopped_waits_for_no_sandbox() -> None:
+    stopped = replace(in_state(State.WAITING), needs_slot=True)
+    assert "free sandbox" not in comment.status(stopped, started()[1], SPENT, None)
+
+
 def test_the_checklist_ticks_what_is_behind() -> None:
     text = comment.status(in_state(State.VERIFYING), started()[1], SPENT, None)
     assert text.count("- [x]") == 2

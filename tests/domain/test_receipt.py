@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from bot.domain.errors import GitHubError, LeaseLost, ModelError, SandboxError
-from bot.domain.receipt import Place, Receipt
+from bot.domain.receipt import Place, Receipt, Snapshot
 from bot.domain.verification import judge
 from tests.domain.test_task import REPOSITORY
 from tests.domain.test_verification import GOOD, check
@@ -48,6 +48,12 @@ def test_what_nobody_knows_is_null_and_never_zero() -> None:
     assert (document["cost_usd"], document["sandbox"]) == (None, None)
     assert document["checks"][0]["passed"] is None
     assert document["verdict"] == "Unverified"
+
+
+def test_a_receipt_names_the_snapshot_that_verification_started_from() -> None:
+    warm = replace(RECEIPT, snapshot=Snapshot(id="s", commit="d" * 40))
+    assert warm.to_dict()["snapshot"] == {"id": "s", "commit": "d" * 40}
+    assert RECEIPT.to_dict()["snapshot"] is None
 
 
 def test_errors_carry_their_facts() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -201,3 +201,34 @@ def test_each_code_has_one_outcome() -> None:
     assert outcomes[Code.CHECKS_FAILED] == "failed"
     assert outcomes[Code.BUDGET_EXCEEDED] == "blocked"
     assert outcomes[Code.STOPPED] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("state", "then"),
+    [
+        (State.QUEUED, State.QUEUED),
+        (State.PROVISIONING, State.QUEUED),
+        (State.WORKING, State.WORKING),
+        (State.VERIFYING, State.VERIFYING),
+    ],
+)
+def test_a_task_that_waits_for_a_sandbox_stays_where_it_is(state: State, then: State) -> None:
+    task = in_state(state)
+    later = NOW + timedelta(minutes=1)
+    assert task.waiting_for_slot(later) == replace(task, state=then, needs_slot=True, updated_at=later)
+
+
+def test_status_says_that_a_task_waits_for_a_sandbox_while_it_does() -> None:
+    waiting = in_state(State.VERIFYING).waiting_for_slot(NOW)
+    told = decide(request(commands.Status()), task=waiting, last=started()[1], now=NOW).answer or ""
+    assert "waits for a free sandbox" in told
+    stopped = replace(waiting, state=State.WAITING)
+    told = decide(request(commands.Status()), task=stopped, last=started()[1], now=NOW).answer or ""
+    assert "waits for a free sandbox" not in told
+
+
+def test_a_new_instruction_waits_for_no_sandbox_yet() -> None:
+    stopped = replace(in_state(State.WAITING), needs_slot=True)
+    decision = decide(request(commands.Fix(text="more")), task=stopped, last=started()[1], now=NOW)
+    assert decision.task is not None
+    assert not decision.task.needs_slot

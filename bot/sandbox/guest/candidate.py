@@ -1,11 +1,13 @@
 """Builds a candidate's tree from bytes alone: usage `candidate.py REPO BASE CHANGES`, prints the tree's id.
 
-No filter and no attribute touches the content: blobs are hashed as they are and put into the index by id."""
+No filter and no attribute touches the content: blobs are hashed as they are and put into an index by id. The index is
+one of its own: the repository's says what is in the work tree."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
 
@@ -20,6 +22,7 @@ def git(*args: str, stdin: bytes | None = None) -> str:
 def main() -> None:
     with open(sys.argv[3]) as file:
         changes = json.load(file)
+    os.environ["GIT_INDEX_FILE"] = index = os.path.abspath(os.path.join(sys.argv[1], ".git", "candidate"))
     git("read-tree", sys.argv[2])
     lines = []
     for path, mode, _ in changes:
@@ -31,6 +34,7 @@ def main() -> None:
             lines.append(f"{mode} {blob}\t{path}".encode() + b"\0")
     git("update-index", "-z", "--index-info", stdin=b"".join(lines))
     print(git("write-tree"))
+    os.unlink(index)
 
 
 main()

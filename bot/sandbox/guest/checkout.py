@@ -1,6 +1,8 @@
 """Makes a work tree hold exactly a tree's files, byte for byte, and proves it: usage `checkout.py REPO TREE`.
 
-Untracked files stay (set-up made them). Prints nothing and exits 0 only if every file hashes to its entry."""
+The files that must be there come on stdin, `mode SP id TAB path` with NUL between them, and not from git: what has
+run here may have made git see something else. Untracked files stay (set-up made them). Prints nothing and exits 0
+only if every file hashes to its entry, and no link leads to it."""
 
 import hashlib
 import os
@@ -10,25 +12,41 @@ import sys
 
 
 def git(*args: str) -> bytes:
-    done = subprocess.run(["git", *args], stdout=subprocess.PIPE, cwd=sys.argv[1])
+    command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *args]
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd=sys.argv[1])
     if done.returncode:
         sys.exit(f"git {args[0]} failed")
     return done.stdout
 
 
-def differs(full: str, mode: str, sha: str) -> bool:
-    info = os.lstat(full)
-    if mode == "120000":
+def differs(full: bytes, mode: bytes, sha: bytes) -> bool:
+    try:
+        info = os.lstat(full)
+    except OSError:
+        return True
+    if mode == b"120000":
         if not stat.S_ISLNK(info.st_mode):
             return True
-        content = os.fsencode(os.readlink(full))
+        content = os.readlink(full)
     else:
-        if not stat.S_ISREG(info.st_mode) or bool(info.st_mode & 0o100) != (mode == "100755"):
+        if not stat.S_ISREG(info.st_mode) or bool(info.st_mode & 0o100) != (mode == b"100755"):
             return True
         with open(full, "rb") as file:
             content = file.read()
     head = b"blob %d\0" % len(content)
-    return hashlib.sha1(head + content, usedforsecurity=False).hexdigest() != sha
+    return hashlib.sha1(head + content, usedforsecurity=False).hexdigest().encode() != sha
+
+
+def leads_astray(repo: bytes, folder: bytes, real: "set[bytes]") -> bool:
+    """Whether a folder is reached through a link; `real` remembers those that are not."""
+    asked = []
+    while folder not in real:
+        if not stat.S_ISDIR(os.lstat(os.path.join(repo, folder)).st_mode):
+            return True
+        asked.append(folder)
+        folder = os.path.dirname(folder)
+    real.update(asked)
+    return False
 
 
 def main() -> None:
@@ -39,12 +57,13 @@ def main() -> None:
         file.write("* -text -eol -filter -ident -working-tree-encoding\n")
     git("read-tree", "-u", "--reset", tree)
     git("checkout-index", "-a", "-f", "-q")
-    for line in git("ls-tree", "-r", "-z", tree).split(b"\0"):
-        if not line:
-            continue
+    real = {b""}
+    for line in filter(None, sys.stdin.buffer.read().split(b"\0")):
         meta, _, path = line.partition(b"\t")
-        mode, kind, sha = meta.decode().split()
-        if kind == "blob" and differs(os.path.join(repo, os.fsdecode(path)), mode, sha):
+        mode, sha = meta.split()
+        if leads_astray(os.fsencode(repo), os.path.dirname(path), real) or differs(
+            os.path.join(os.fsencode(repo), path), mode, sha
+        ):
             sys.exit(f"{os.fsdecode(path)!r} is not what the tree says")
 
 
