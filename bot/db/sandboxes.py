@@ -223,7 +223,7 @@ class Sandboxes(Database):
     # Checkpoints
 
     async def add_checkpoint(self, lease: Lease, base_sha: str, patch: Patch) -> int:
-        """The id of the task's newest checkpoint, which holds this patch: a new one, or the last if it is the same and
+        """The id of the newest checkpoint, which holds this patch: a new one, or the last if it is the same and
         no receipt rests on it (a patch handed over again is judged again). Of the older ones a few are kept, and
         those that a receipt rests on."""
         packed = _pack(patch)

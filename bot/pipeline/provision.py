@@ -9,7 +9,7 @@ from bot.domain.config import Config
 from bot.domain.episode import Code
 from bot.domain.errors import SandboxError
 from bot.domain.receipt import Place
-from bot.domain.task import Stage, State, Task
+from bot.domain.task import Lease, Stage, State, Task
 from bot.pipeline import rules as recorded
 from bot.pipeline import talk, warm
 from bot.pipeline.deps import Deps
@@ -33,7 +33,7 @@ async def run(deps: Deps, task_id: str) -> None:
     await talk.tell(deps, task, episode)
     rules = recorded.of(episode)
     try:
-        if not await _is_there(deps, task, rules):
+        if not await _is_there(deps, lease, task, rules):
             await _make(Job(deps=deps, lease=lease, task=task, episode=episode, rules=rules))
     except (SetupFailed, RegistryUnknown) as exc:
         await end(deps, lease, task, episode, Code.SETUP_FAILED, str(exc))
@@ -44,12 +44,14 @@ async def run(deps: Deps, task_id: str) -> None:
     deps.engine.wake()
 
 
-async def _is_there(deps: Deps, task: Task, rules: Config) -> bool:
+async def _is_there(deps: Deps, lease: Lease, task: Task, rules: Config) -> bool:
     """Whether the task's sandbox is ready and still there."""
     for record in await deps.store.sandboxes(task.id):
         if record.kind == "work" and record.ready and record.provider_id:
             try:
-                sandbox = await deps.provider.connect(record.provider_id, lifetime_s=rules.sandbox.lifetime)
+                sandbox = await deps.provider.connect(
+                    record.provider_id, lifetime_s=rules.sandbox.lifetime, epoch=lease.epoch
+                )
             except SandboxError as exc:
                 if exc.reason != "gone":
                     raise

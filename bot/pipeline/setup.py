@@ -40,6 +40,7 @@ def spec(
         disk=rules.sandbox.disk,
         env=dict(rules.sandbox.env),
         snapshot=snapshot,
+        epoch=lease.epoch,
     )
 
 

@@ -99,6 +99,18 @@ class Container:
         """Whether there was no such program."""
         return _could_not_start(await self._api.call("GET", f"/exec/{exec_id}/json"))
 
+    async def was_killed(self, exec_id: str) -> bool:
+        """Whether a started exec ended by a signal; not so where it runs on or nobody knows it."""
+        for _ in range(40):
+            try:
+                end = await self._api.call("GET", f"/exec/{exec_id}/json")
+            except EngineRefusal:
+                return False
+            if not end["Running"]:
+                return bool(end["ExitCode"] == 128 + signal.SIGKILL)
+            await asyncio.sleep(0.05)
+        return False
+
     async def _follow(
         self, exec_id: str, stream: ExecStream, stdin: bytes, stdout: Output, stderr: Output
     ) -> dict[str, Any]:

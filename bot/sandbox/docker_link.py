@@ -44,7 +44,7 @@ class Link:
 
     def __init__(self, api: DockerApi, exec_id: str, *, on_full: Callable[[], Awaitable[None]]) -> None:
         self._api = api
-        self._exec_id = exec_id
+        self.exec_id = exec_id
         self._on_full = on_full
         self._stack = contextlib.AsyncExitStack()
         self._stream: ExecStream | None = None
@@ -60,7 +60,7 @@ class Link:
 
     async def open(self) -> int:
         """Starts the helper; what it says of itself (`READY`, …), DEAF where it says nothing."""
-        self._stream = await self._stack.enter_async_context(self._api.exec_stream(self._exec_id))
+        self._stream = await self._stack.enter_async_context(self._api.exec_stream(self.exec_id))
         first = self._asked[0] = Asked(0, asyncio.get_running_loop().create_future(), 0)
         self._reading = asyncio.create_task(self._read(self._stream))
         try:

@@ -198,10 +198,17 @@ class DockerSandbox:
                 raise
             except LinkBroken:
                 await self._container.must_run()
+                ended = len(self._sweeps) > sweeps or await self._container.was_killed(link.exec_id)
                 if attempt or asked.taken:
                     await to_the_end(self._end_all("helper", sweeps))
                 if not asked.taken:
                     continue  # an earlier command ended the helper; this one was not begun
+                if not ended:
+                    raise SandboxError(
+                        "unknown_outcome",
+                        f"The connection to sandbox {self._id} broke while a command ran there; it was ended.",
+                        retryable=True,
+                    ) from None
                 return _Run(exit_code=_KILLED)
             finally:
                 link.forget(asked)

@@ -401,3 +401,17 @@ async def test_a_large_request_arrives_whole(sandbox: E2BSandbox) -> None:
         ["python3", "-c", "import sys; print([len(w) for w in sys.argv[1:]])", *words], timeout_s=60
     )
     assert result.stdout == b"[100000, 100000]\n"
+
+
+async def test_starting_anew_ends_everything_and_keeps_the_files(sandbox: E2BSandbox) -> None:
+    """The last resort, for what survives being ended."""
+    await sandbox.write("kept", b"still here")
+    running = asyncio.create_task(sandbox.exec(["sh", "-c", "echo >begun; sleep 1000"], timeout_s=100))
+    while not any(entry.name == "begun" for entry in await sandbox.list(".")):
+        await asyncio.sleep(0.05)
+    await sandbox._restart()
+    with pytest.raises(SandboxError) as raised:
+        await running
+    assert raised.value.reason in ("unknown_outcome", "limit_exceeded")
+    assert (await sandbox.exec(["pgrep", "sleep"], timeout_s=60)).exit_code == 1
+    assert await sandbox.read("kept", max_bytes=100) == b"still here"

@@ -86,7 +86,8 @@ async def push(s: Story, changes: Mapping[str, bytes | None], *, branch: str = "
 async def work_file(s: Story, task: Task, path: str) -> bytes:
     [record] = await s.bot.deps.store.sandboxes(task.id)
     assert record.provider_id is not None
-    sandbox = await s.bot.deps.provider.connect(record.provider_id, lifetime_s=600)
+    epoch = (await s.bot.deps.store.lease(task.id)).epoch
+    sandbox = await s.bot.deps.provider.connect(record.provider_id, lifetime_s=600, epoch=epoch)
     try:
         return await sandbox.read(path, max_bytes=100_000)
     finally:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 
 from bot.sandbox.guest import usage
 
 
+EVERY_S = 2.0
+COST = 30
+"""A close look is taken no oftener than every so many of its own durations."""
+
+
 class Disk:
-    """Notices when the workspace holds more than it may. Looked at closely only where the whole file system has lost
-    so much room since the last look that it is possible at all."""
+    """Notices when the workspace holds more than it may: looked at closely at once where the whole file system has
+    lost so much room since the last look that it is possible, and now and then, for others may have freed as much."""
 
     def __init__(self, root: str, limit: int) -> None:
         self._root = root
@@ -18,6 +24,8 @@ class Disk:
         self._allowed: int | None = None
         self._used = 0
         self._free = 0
+        self._looked = time.monotonic()
+        self._next = 0.0
         self._looking: socket.socket | None = None
 
     def fileno(self) -> int:
@@ -27,9 +35,11 @@ class Disk:
         if self._looking is not None:
             return
         free = self._free_now()
-        if self._allowed is not None and self._used + self._free - free <= self._allowed:
+        quiet = self._allowed is not None and self._used + self._free - free <= self._allowed
+        if quiet and time.monotonic() < self._next:
             return
         self._free = free
+        self._looked = time.monotonic()
         ours, theirs = socket.socketpair()
         try:
             pid = os.fork()
@@ -46,6 +56,8 @@ class Disk:
         said = self._looking.recv(64)
         self._looking.close()
         self._looking = None
+        now = time.monotonic()
+        self._next = now + max(EVERY_S, COST * (now - self._looked))
         if not said:
             return False
         self._used = int(said)
