@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help setup engine postgres check format test slow demo clean
+.PHONY: help setup engine postgres check format test slow demo live-e2b clean
 
 help:
-	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@scripts/venv "$(PYTHON)" "$(VENV)"
@@ -40,6 +40,10 @@ test: setup engine postgres ## everything that proves the product
 
 slow: setup engine postgres ## what takes longer: kills before every commit
 	$(BIN)/pytest -m slow $(ARGS)
+
+live-e2b: setup ## the sandbox contract against the real E2B: needs E2B_API_KEY and scripts/e2b-template's template
+	@[ -n "$$E2B_API_KEY" ] || { echo "live-e2b: set E2B_API_KEY to a key of your E2B team (and CODER_E2B_PLAN=pro where it is)." >&2; exit 2; }
+	CODER_TEST_LIVE_E2B=1 $(BIN)/pytest -n0 tests/contracts/test_e2b_sandbox.py -k TestE2BSandbox $(ARGS)
 
 clean: ## remove what the targets made in this folder
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

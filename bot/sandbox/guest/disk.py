@@ -8,7 +8,6 @@ import time
 
 from bot.sandbox.guest import usage
 
-
 EVERY_S = 2.0
 COST = 30
 """A close look is taken no oftener than every so many of its own durations."""

@@ -81,7 +81,7 @@ class SnapshotClauses:
         origin, marked = await make(), mark()
         writing = 'sh -c "while :; do date >>ticks; sleep 0.05; done" "$0" >/dev/null 2>&1 &'
         assert (await origin.exec(["sh", "-c", writing, marked], timeout_s=LONG_S)).ok
-        assert await left(origin, marked) == 1
+        assert await left(origin, marked) >= 1
         kept = await provider.snapshot(origin.id)
         try:
             sandbox = await make(snapshot=kept.id)
