@@ -187,11 +187,6 @@ class Sandboxes(Database):
             await session.merge(SnapshotRow(**asdict(record)))
             return replaced
 
-    async def snapshot(self, key: str) -> SnapshotRecord | None:
-        async with self._read() as session:
-            row = (await session.exec(select(SnapshotRow).where(SnapshotRow.key == key))).first()
-            return SnapshotRecord(**row.model_dump()) if row else None
-
     async def newest_snapshot(self, installation_id: int, repository_id: int, image_id: str) -> SnapshotRecord | None:
         query = (
             select(SnapshotRow)
@@ -216,7 +211,7 @@ class Sandboxes(Database):
             await session.exec(update(SnapshotRow).where(col(SnapshotRow.id) == snapshot_id).values(used_at=now))
 
     async def forget_snapshot(self, snapshot_id: str) -> None:
-        """To be called before the provider drops it: from now on nothing starts from it."""
+        """From now on nothing starts from it."""
         async with self._write("snapshot forgotten") as session:
             await session.exec(delete(SnapshotRow).where(col(SnapshotRow.id) == snapshot_id))
 

@@ -25,7 +25,7 @@ from bot.pipeline import rules as recorded
 from bot.pipeline import talk
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
-from bot.pipeline.provision import detected
+from bot.pipeline.setup import detected
 from bot.sandbox import workspace
 from bot.sandbox.protocol import Sandbox
 from bot.sandbox.workspace import PatchRefused

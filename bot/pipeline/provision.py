@@ -55,6 +55,7 @@ async def _is_there(deps: Deps, lease: Lease, task: Task, rules: Config) -> bool
             except SandboxError as exc:
                 if exc.reason != "gone":
                     raise
+                await deps.provider.kill(record.provider_id)  # what may be left of it
                 await deps.store.forget_sandbox(record.name)
                 return False
             await sandbox.aclose()
@@ -104,6 +105,3 @@ async def _cold(job: Job) -> tuple[Sandbox, SandboxRecord]:
 
 def place(provider: SandboxProvider, record: SandboxRecord) -> Place:
     return Place(provider=provider.name, id=record.provider_id or record.name)
-
-
-__all__ = ["detected", "place", "run"]

@@ -277,15 +277,10 @@ async def note_made(sandbox: Sandbox, base: str) -> None:
 
 async def apply(sandbox: Sandbox, patch: Patch) -> None:
     """Brings a checkpoint's changes back into a fresh work tree."""
-    for change in patch.changes:
-        path = f"{REPO}/{change.path}"
-        if change.mode is None:
-            await sandbox.remove(path)
-        elif change.mode == "120000":
-            link = change.content.decode("utf-8", "surrogateescape")
-            await sandbox.exec(["ln", "-sfn", "--", link, path], timeout_s=QUICK_S)
-        else:
-            await sandbox.write(path, change.content, mode=int(change.mode[-3:], 8))
+    await sandbox.write(f"{SCRATCH}/changes.json", _dump(patch))
+    result = await _python(sandbox, "apply", REPO, f"{SCRATCH}/changes.json")
+    if not result.ok:
+        raise InfraError("The last checkpoint could not be brought into the work tree.")
 
 
 def tail(result: ExecResult, limit: int = 2000) -> str:

@@ -200,3 +200,22 @@ async def test_a_file_too_large_to_read_is_told_to_the_model_and_a_sandbox_that_
         with pytest.raises(SandboxError) as caught:
             await toolbox.run(read, timeout_s=30)
         assert (caught.value.reason, caught.value.retryable) == ("unreachable", True)
+
+
+async def test_what_was_collected_is_brought_back_into_a_fresh_work_tree(home: Path) -> None:
+    change = (
+        "rm -r sub && ln -s a.txt sub && rm run.sh && mkdir run.sh && printf x >run.sh/inner && printf '\\0\\377' >new"
+        " && mkdir -p deep/er && ln -s nowhere deep/er/link && chmod +x a.txt && rm -r dist && printf f >dist"
+    )
+    async with cloned(home) as (sandbox, commit):
+        await sh(sandbox, change)
+        patch = await workspace.collect(sandbox, commit, max_files=100, max_bytes=10_000)
+    assert {one.path for one in patch.changes} >= {"sub", "run.sh/inner", "new", "deep/er/link", "a.txt", "dist"}
+    again = home / "again"
+    again.mkdir()
+    async with cloned(again, made="printf of-set-up >new") as (sandbox, commit):
+        await workspace.apply(sandbox, patch)
+        await sandbox.write(f"{workspace.SCRATCH}/made.json", b"[]")
+        assert await workspace.collect(sandbox, commit, max_files=100, max_bytes=10_000) == patch
+        await workspace.apply(sandbox, patch)  # twice is once
+        assert await workspace.collect(sandbox, commit, max_files=100, max_bytes=10_000) == patch

@@ -132,8 +132,13 @@ class Story:
         return str(episode.code)
 
     async def containers(self) -> list[str]:
-        """The engine's own list of this deployment's containers and volumes, running or not."""
-        return await engine_objects(self.settings.coder_deployment)
+        """The engine's own list of this deployment's containers and workspaces, running or not: all but snapshots,
+        which outlive their task."""
+        found = await engine_objects(self.settings.coder_deployment)
+        snapshots = {name.removesuffix(".sealed") for name in found if name.endswith(".sealed")}
+        return sorted(
+            {name.removesuffix(".changes") for name in found if name.removesuffix(".sealed") not in snapshots}
+        )
 
 
 async def engine_objects(deployment: str) -> list[str]:
@@ -188,6 +193,7 @@ async def story(files: Mapping[str, bytes] = FILES, **more: str) -> AsyncIterato
         clock = Clock()
         async with app.open_bot(settings, clock=clock) as bot, local.listening(bot, github):
             yield Story(bot=bot, github=github, settings=settings, issue=issue, script_file=script, clock=clock)
+        assert await engine_objects(settings.coder_deployment) == [], "sandboxes and snapshots end with the story"
         assert github.violations == [], "every request and answer fits GitHub's own OpenAPI"
 
 

@@ -98,6 +98,8 @@ async def run(phase: str | None, number: int, names: list[str]) -> Seen:
             provider = app.sandbox_provider(settings)
             for info in await provider.list():
                 await provider.kill(info.id)
+            for snapshot in await provider.snapshots():
+                await provider.drop_snapshot(snapshot.id)
             await provider.aclose()
             assert await engine_objects(settings.coder_deployment) == []
 

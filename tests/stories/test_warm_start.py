@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 import subprocess
 import tempfile
@@ -25,10 +26,10 @@ setup:
 TEST = FILES["test_calc.py"].replace(b"from calc", b"from lib.calc")
 
 
-def files(more: str = "", *, look: str = "ls", tail: str = "", **named: bytes) -> dict[str, bytes]:
+def files(more: str = "", *, look: str = "ls", tail: str = "") -> dict[str, bytes]:
     """The sample repository with further set-up lines; before it runs the tests, its check prints what it sees."""
     config = CONFIG.format(more=more, look=look, tail=tail)
-    return {**FILES, ".github/coder.yml": config.encode(), "package-lock.json": b"{}\n", **named}
+    return {**FILES, ".github/coder.yml": config.encode(), "package-lock.json": b"{}\n"}
 
 
 @asynccontextmanager
@@ -218,7 +219,7 @@ LOOK = "cat calc.py; find .git -newer $HOME/mark -name config -o -name replace; 
 
 @pytest.mark.parametrize("corrupt", [b"", CORRUPT], ids=["poisoned", "corrupt"])
 async def test_what_set_up_does_to_git_is_not_in_what_is_verified(corrupt: bytes) -> None:
-    repository = files("  - sh evil.sh\n", look=LOOK, **{"evil.sh": EVIL + corrupt})
+    repository = {**files("  - sh evil.sh\n", look=LOOK), "evil.sh": EVIL + corrupt}
     async with bot(repository) as s:
         first = await solve(s)
         [snapshot] = await snapshots(s)
@@ -318,20 +319,22 @@ async def test_a_token_is_never_where_something_of_the_repository_has_run() -> N
 
 async def watch(s: Story) -> set[str]:
     """The kinds of sandboxes in which a process had a token, as long as this runs: seen from outside."""
-    found: dict[str, str] = {}
+    found: set[str] = set()
     kinds: dict[str, str] = {}
     try:
         while True:
+            tokens = [base64.b64encode(f"x-access-token:{token.value}".encode()) for token in s.github.tokens]
             for path in Path("/proc").glob("[0-9]*/environ"):
                 try:
-                    if b"Authorization: Basic" not in path.read_bytes():
+                    environment = path.read_bytes()
+                    if not any(token in environment for token in tokens):
                         continue
                     mounts = path.with_name("mountinfo").read_text()
                 except OSError:
                     continue
                 [workspace] = [line for line in mounts.splitlines() if " /workspace " in line]
                 [volume] = re.findall(r"coder-[0-9a-f]{16}", workspace)[:1]
-                found[volume] = workspace
+                found.add(volume)
                 if volume not in kinds:
                     kinds |= {info.id: info.kind for info in await s.bot.deps.provider.list()}
             await asyncio.sleep(0.005)

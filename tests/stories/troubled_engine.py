@@ -10,8 +10,8 @@ from typing import Literal
 ENGINE = "/var/run/docker.sock"
 
 Trouble = Literal["unheard", "unanswered", "cut"]
-"""What befalls the next connection that says something: the engine never hears it; it hears it and the answer is lost;
-all that are open break."""
+"""What befalls the next connection that says something: the engine never hears it, or it hears it and the answer is
+lost; or all that are open break."""
 
 
 class TroubledEngine:
