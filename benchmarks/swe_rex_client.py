@@ -13,7 +13,7 @@ PORT, TOKEN = 8127, "bench"
 
 
 async def main() -> None:
-    server = subprocess.Popen(
+    server = subprocess.Popen(  # noqa: ASYNC220 - before anything else
         [sys.executable, "-m", "swerex.server", "--port", str(PORT), "--auth-token", TOKEN],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

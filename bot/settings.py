@@ -6,18 +6,17 @@ import os
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from bot.domain.errors import UserError
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Each field is the environment variable of that name in capitals; `NAME_FILE` reads it from a file instead."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     coder_home: Path = Path.home() / ".coder-bot"
     """Database, lock, egress sockets."""
@@ -29,13 +28,13 @@ class Settings(BaseSettings):
     """Who makes the sandboxes; default: `e2b` when E2B_API_KEY is there, else `docker`."""
     coder_image: str | None = None
     """The image (E2B: the template) of sandboxes whose repository names none; default: `coder-bot-sandbox`."""
-    coder_images: Annotated[frozenset[str], NoDecode] = frozenset()
+    coder_images: frozenset[str] = frozenset()
     """Further images that repositories may name, separated by commas."""
     coder_model: str | None = None
     """A model SPEC; default: `openai:gpt-5` when OPENAI_API_KEY is there."""
     coder_prices: dict[str, tuple[Decimal, Decimal, Decimal]] = Field(default_factory=dict)
     """JSON: model name to US dollars a million tokens of input, output and cached input."""
-    coder_private_hosts: Annotated[frozenset[str], NoDecode] = frozenset()
+    coder_private_hosts: frozenset[str] = frozenset()
     """Private addresses (`host` or `host:port`, separated by commas) that sandboxes may be allowed to reach."""
     coder_index_credentials_file: Path | None = None
     """JSON: host of a private package index to the Authorization header that the egress proxy adds for it."""

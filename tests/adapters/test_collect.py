@@ -204,7 +204,8 @@ async def test_a_file_too_large_to_read_is_told_to_the_model_and_a_sandbox_that_
 
 async def test_what_was_collected_is_brought_back_into_a_fresh_work_tree(home: Path) -> None:
     change = (
-        "rm -r sub && ln -s a.txt sub && rm run.sh && mkdir run.sh && printf x >run.sh/inner && printf '\\0\\377' >new"
+        "rm -r sub && ln -s a.txt sub && rm run.sh && mkdir run.sh && printf x >run.sh/inner"
+        " && printf '\\0\\377' >new"
         " && mkdir -p deep/er && ln -s nowhere deep/er/link && chmod +x a.txt && rm -r dist && printf f >dist"
     )
     async with cloned(home) as (sandbox, commit):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from bot import app
 from bot.db.store import Store
@@ -107,13 +108,14 @@ async def run(phase: str | None, number: int, names: list[str]) -> Seen:
 async def start(
     settings: Settings, port: int, log: Path, phase: str | None, number: int
 ) -> asyncio.subprocess.Process:
-    secret = {
-        name: getattr(settings, name).get_secret_value() for name in ("github_private_key", "github_webhook_secret")
-    }
-    plain = ("coder_home", "coder_deployment", "coder_model", "github_api_url", "github_app_id")
-    environment = {name.upper(): str(getattr(settings, name)) for name in plain}
-    environment |= {name.upper(): value for name, value in secret.items()}
-    environment["CODER_PRIVATE_HOSTS"] = ",".join(settings.coder_private_hosts)
+    environment = {}
+    for name in Settings.model_fields:
+        value = getattr(settings, name)
+        if value is None or name == "coder_prices":
+            continue
+        if isinstance(value, SecretStr):
+            value = value.get_secret_value()
+        environment[name.upper()] = ",".join(value) if isinstance(value, frozenset) else str(value)
     mortal = [] if phase is None else [phase, str(number)]
     with (log.parent / "stderr").open("a") as stderr:
         process = await asyncio.create_subprocess_exec(
