@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: help setup engine postgres check format test slow demo live-e2b clean
+.PHONY: help setup engine postgres check format test slow chaos bench demo live-e2b clean
 
 help:
 	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,8 +38,14 @@ test: setup engine postgres ## everything that proves the product
 	$(BIN)/pytest -q -n $(WORKERS) tests/domain --cov=bot/domain --cov-branch --cov-fail-under=100 --cov-report=term:skip-covered
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/domain $(ARGS)
 
-slow: setup engine postgres ## what takes longer: kills before every commit
+slow: setup engine postgres ## what takes longer: kills before every commit, chaos
 	$(BIN)/pytest -m slow $(ARGS)
+
+chaos: setup engine ## 200 random faults over 50 tasks on Docker, 40 over 10 on E2B; CODER_CHAOS_SEED=N for another course
+	$(BIN)/pytest -n0 -m slow tests/stories/test_chaos.py $(ARGS)
+
+bench: setup engine ## how quick sandboxes are, as ratios against peers in the same run
+	$(BIN)/python -m benchmarks.sandbox $(ARGS)
 
 live-e2b: setup ## the sandbox contract against the real E2B: needs E2B_API_KEY and scripts/e2b-template's template
 	@[ -n "$$E2B_API_KEY" ] || { echo "live-e2b: set E2B_API_KEY to a key of your E2B team (and CODER_E2B_PLAN=pro where it is)." >&2; exit 2; }
