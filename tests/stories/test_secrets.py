@@ -52,7 +52,7 @@ async def test_no_token_is_left_anywhere(capfd: object) -> None:
         assert task.state is State.IN_REVIEW
         [record] = await s.bot.deps.store.sandboxes(task.id)
         assert record.provider_id is not None
-        sandbox = await s.bot.deps.provider.connect(record.provider_id, lifetime_s=600)
+        sandbox = await s.bot.deps.provider.connect(record.provider_id, lifetime_s=600, epoch=1000)
         found = await sandbox.read("repo/hunt.bin", max_bytes=64 * 1024 * 1024)
         everything = await sandbox.exec(
             ["sh", "-c", "grep -raE 'ghs_|eC1hY2Nlc3MtdG9rZW' /workspace /tmp | head"], timeout_s=60
