@@ -1,14 +1,18 @@
 """The bot as a process of its own that dies by SIGKILL at a chosen save point.
 
-Usage: `mortal_bot.py PORT LOG [PHASE NUMBER]`. PHASE is `before` or `after` the commit; LOG gets the name of each
-save point as it is passed. Settings come from the environment, as they do for `coder-bot serve`."""
+Usage: `mortal_bot.py`. Each line of stdin is a JSON list: port, log, phase or null, number, settings by their names
+in the environment. For each a process is forked that runs the bot; its pid is the answer, a line of stdout, and how it
+ended comes into the file `ended-PID` beside the log. The phase is `before` or `after` the commit; the log gets the
+name of each save point as it is passed. Forking saves many bots their imports. When stdin ends, all end."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import select
 import signal
-import sys
+import traceback
 from pathlib import Path
 
 import uvicorn
@@ -42,10 +46,8 @@ def die_at(log: Path, phase: str | None, number: int) -> None:
         passed += 1
 
 
-async def main() -> None:
-    port, log = int(sys.argv[1]), Path(sys.argv[2])
-    phase, number = (sys.argv[3], int(sys.argv[4])) if len(sys.argv) > 3 else (None, -1)
-    async with app.open_bot(load()) as bot:
+async def main(port: int, log: Path, phase: str | None, number: int, settings: dict[str, str]) -> None:
+    async with app.open_bot(load(settings)) as bot:
         die_at(log, phase, number)
         server = uvicorn.Server(
             uvicorn.Config(bot.web, host="127.0.0.1", port=port, log_level="error", lifespan="off")
@@ -55,4 +57,47 @@ async def main() -> None:
             group.create_task(server.serve())
 
 
-asyncio.run(main())
+def fork(port: int, log: str, phase: str | None, number: int, settings: dict[str, str]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    ended = 1
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        errors = os.open(Path(log).with_name("stderr"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        for number_of, stream in enumerate((nothing, nothing, errors)):
+            os.dup2(stream, number_of)
+        asyncio.run(main(port, Path(log), phase, number, settings))
+        ended = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(ended)
+
+
+def serve() -> None:
+    children: dict[int, Path] = {}
+    asked = b""
+    while True:
+        ready, _, _ = select.select([0], [], [], 0.05)
+        if ready:
+            data = os.read(0, 65536)
+            asked += data
+            if not data:
+                break
+        while b"\n" in asked:
+            line, _, asked = asked.partition(b"\n")
+            request = json.loads(line)
+            child = fork(*request)
+            children[child] = Path(request[1])
+            print(child, flush=True)
+        while children and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            log = children.pop(ended[0])
+            log.with_name(f"ended-{ended[0]}").write_text(str(os.waitstatus_to_exitcode(ended[1])))
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    serve()

@@ -42,7 +42,7 @@ from tests.stories.harness import (
     settings_for,
     submit,
 )
-from tests.stories.test_kill import start
+from tests.stories.mortal import Mortal, Parent
 from tests.stories.troubled_engine import TroubledEngine
 
 AT_ONCE = 3
@@ -62,18 +62,19 @@ SCRIPT = (
 class Chaos:
     """One bot in trouble."""
 
+    parent: Parent
     github: LocalGitHub
     settings: Settings
     log: Path
     port: int
     random: random.Random
-    process: asyncio.subprocess.Process | None = None
+    process: Mortal | None = None
     done: Counter[str] = field(default_factory=Counter)
     undelivered: list[Delivery] = field(default_factory=list)
     restarting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def start(self) -> None:
-        self.process = await start(self.settings, self.port, self.log, None, -1)
+        self.process = await self.parent.start(self.settings, self.port, self.log, None, -1)
 
     async def stop(self) -> str | None:
         """What it said last, had it ended by itself."""
@@ -218,7 +219,8 @@ async def test_whatever_breaks_no_work_is_lost_and_nothing_is_left(
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         github.webhook_url = f"http://127.0.0.1:{port}/github/webhook"
-        chaos = Chaos(github, settings, script.with_name("save-points"), port, random.Random(seed))
+        parent = await stack.enter_async_context(Parent())
+        chaos = Chaos(parent, github, settings, script.with_name("save-points"), port, random.Random(seed))
         chaos.log.write_text("")
         await chaos.start()
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import json
 import socket
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-import httpx
 import pytest
-from pydantic import SecretStr
 
 from bot import app
 from bot.db.store import Store
@@ -20,6 +16,7 @@ from bot.demo.github import LocalGitHub
 from bot.domain.task import State
 from bot.settings import Settings
 from tests.stories.harness import BROKEN, FIXED, REPOSITORY, call, engine_objects, github_only, say, submit
+from tests.stories.mortal import Parent
 
 AT_ONCE = 4
 PATIENCE_S = 120
@@ -48,8 +45,13 @@ class Seen:
 async def test_a_kill_at_any_save_point_ends_in_the_same_pull_request(
     phase: str, record_property: Callable[[str, object], None]
 ) -> None:
+    async with Parent() as parent:
+        await kill_at_each(parent, phase, record_property)
+
+
+async def kill_at_each(parent: Parent, phase: str, record_property: Callable[[str, object], None]) -> None:
     names: list[str] = []
-    reference = await run(None, 0, names)
+    reference = await run(parent, None, 0, names)
     assert reference.trees
     assert len(reference.trees) == 1
     points = [(phase, number) for number in range(len(names))]
@@ -58,7 +60,7 @@ async def test_a_kill_at_any_save_point_ends_in_the_same_pull_request(
     async def one(phase: str, number: int) -> tuple[str, int, str]:
         async with gate:
             try:
-                seen = await run(phase, number, [])
+                seen = await run(parent, phase, number, [])
             except (AssertionError, TimeoutError) as exc:
                 return phase, number, f"{type(exc).__name__}: {exc}"
         return phase, number, "" if seen == reference else f"{seen} instead of {reference}"
@@ -69,11 +71,9 @@ async def test_a_kill_at_any_save_point_ends_in_the_same_pull_request(
     assert failed == []
 
 
-async def run(phase: str | None, number: int, names: list[str]) -> Seen:
+async def run(parent: Parent, phase: str | None, number: int, names: list[str]) -> Seen:
     """The main job with a process that dies at one save point and is started again; `names` gets the save points."""
     async with github_only() as (github, settings, issue, script):
-        import json
-
         script.write_text("".join(json.dumps(reply) + "\n" for reply in SCRIPT))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -81,13 +81,13 @@ async def run(phase: str | None, number: int, names: list[str]) -> Seen:
         github.webhook_url = f"http://127.0.0.1:{port}/github/webhook"
         log = script.with_name("save-points")
         log.write_text("")
-        process = await start(settings, port, log, phase, number)
+        process = await parent.start(settings, port, log, phase, number)
         try:
             delivery = await github.comment(REPOSITORY, issue, "/coder fix", author="maintainer")
             if phase is not None:
                 async with asyncio.timeout(PATIENCE_S):
                     assert await process.wait() == -9, "the process was to die at its save point"
-                process = await start(settings, port, log, None, -1)
+                process = await parent.start(settings, port, log, None, -1)
                 if delivery.status != 202:
                     await github.redeliver(delivery.guid)
             await rest(settings)
@@ -103,39 +103,6 @@ async def run(phase: str | None, number: int, names: list[str]) -> Seen:
                 await provider.drop_snapshot(snapshot.id)
             await provider.aclose()
             assert await engine_objects(settings.coder_deployment) == []
-
-
-async def start(
-    settings: Settings, port: int, log: Path, phase: str | None, number: int
-) -> asyncio.subprocess.Process:
-    environment = {}
-    for name in Settings.model_fields:
-        value = getattr(settings, name)
-        if value is None or name == "coder_prices":
-            continue
-        if isinstance(value, SecretStr):
-            value = value.get_secret_value()
-        environment[name.upper()] = ",".join(value) if isinstance(value, frozenset) else str(value)
-    mortal = [] if phase is None else [phase, str(number)]
-    with (log.parent / "stderr").open("a") as stderr:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(Path(__file__).with_name("mortal_bot.py")),
-            str(port),
-            str(log),
-            *mortal,
-            env={**os.environ, **environment, "PYTHONPATH": str(Path(__file__).parents[2])},
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=stderr,
-        )
-    async with asyncio.timeout(PATIENCE_S), httpx.AsyncClient() as client:
-        while process.returncode is None:
-            try:
-                if (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200:
-                    break
-            except httpx.TransportError:
-                await asyncio.sleep(0.05)
-    return process
 
 
 async def rest(settings: Settings) -> None:
