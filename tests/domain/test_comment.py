@@ -61,6 +61,11 @@ def test_the_checklist_ticks_what_is_behind() -> None:
     assert text.count("- [ ]") == 2
 
 
+def test_what_happened_on_the_way_is_told() -> None:
+    text = comment.status(in_state(State.WORKING), started()[1], SPENT, None, ["Blocked hosts: `x.example:443`."])
+    assert "\n\nBlocked hosts: `x.example:443`.\n\n<sub>" in text
+
+
 def test_a_second_attempt_is_counted() -> None:
     text = comment.status(in_state(State.WORKING), replace(started()[1], attempts=1), SPENT, RECEIPT)
     assert "attempt 2" in text

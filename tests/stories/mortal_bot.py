@@ -1,8 +1,8 @@
 """The bot as a process of its own that dies by SIGKILL at a chosen save point.
 
 Usage: `mortal_bot.py`. Each line of stdin is a JSON list: port, log, phase or null, number, settings by their names
-in the environment. For each a process is forked that runs the bot; its pid is the answer, a line of stdout, and how it
-ended comes into the file `ended-PID` beside the log. The phase is `before` or `after` the commit; the log gets the
+in the environment. For each, a process is forked that runs the bot; its pid is the answer, a line of stdout, and how
+it ended comes into the file `ended-PID` beside the log. The phase is `before` or `after` the commit; the log gets the
 name of each save point as it is passed. Forking saves many bots their imports. When stdin ends, all end."""
 
 from __future__ import annotations

@@ -77,6 +77,7 @@ async def test_a_container_killed_under_an_episode_costs_no_kept_step_and_the_pu
         await working
         [pull] = s.pull_requests
         assert "The sandbox was lost once during this work and replaced by a new one" in pull.body
+        assert "The sandbox was lost once" in s.comments[0]
         assert s.github.file(REPOSITORY, pull.head_sha, "note.txt") == b"kept\n"
         assert FIXED.encode() in (s.github.file(REPOSITORY, pull.head_sha, "calc.py") or b"")
         done = await steps(s)
