@@ -8,7 +8,7 @@ from typing import assert_never
 
 import structlog
 
-from bot.domain.errors import GitHubError, UserError
+from bot.domain.errors import GitHubError, SandboxError, UserError
 from bot.domain.task import Job, Postponed, Stage
 from bot.pipeline import cleanup, episode, intake, provision, publish, talk, verify
 from bot.pipeline.deps import Deps
@@ -21,6 +21,12 @@ POSTPONED_FOR = timedelta(seconds=15)
 here."""
 
 _NEEDS: dict[Stage, Kind] = {Stage.PROVISION: "work", Stage.EPISODE: "work", Stage.VERIFY: "verify"}
+
+_BEGIN_ANEW = frozenset({Stage.PROVISION, Stage.VERIFY, Stage.CLEANUP})
+"""These make their sandboxes, ending what an earlier run has left of them, so that they can simply be begun again."""
+
+_PASSING = frozenset({"gone", "unreachable", "unknown_outcome", "rate_limited"})
+"""What goes wrong with machinery and may be over in a moment."""
 
 log = structlog.get_logger()
 
@@ -50,6 +56,10 @@ async def run(deps: Deps, job: Job) -> Postponed | None:
         log.info("no sandbox is free", reason=str(exc))
         await _wait(deps, job)
         return Postponed(until=deps.clock() + POSTPONED_FOR)
+    except SandboxError as exc:
+        if job.stage in _BEGIN_ANEW and exc.reason in _PASSING:
+            raise SandboxError(exc.reason, str(exc), retryable=True) from exc
+        raise
     except UserError as exc:
         await give_up(deps, job, exc)
     return None

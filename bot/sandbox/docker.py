@@ -259,6 +259,8 @@ class DockerProvider:
         try:
             await self._api.call("POST", f"/containers/{sandbox_id}/start")
         except EngineRefusal as exc:
+            if exc.status >= 500 and await self._container(sandbox_id) is None:
+                raise gone(sandbox_id) from exc
             raise _not_started(exc, sandbox_id, image, self._egress_dir) from exc
         path = next(
             (pair for pair in container["Config"]["Env"] or () if pair.startswith("PATH=")), "PATH=/usr/bin:/bin"
@@ -298,9 +300,7 @@ class DockerProvider:
                 raise NoPython(image)
             case _:
                 raise SandboxError(
-                    "invalid_config",
-                    f"A sandbox of {image} did not become ready (code {said}). It needs python3 of 3.9 or later, and "
-                    f"the engine has to see {self._egress_dir} under that same path.",
+                    "unknown_outcome", f"A sandbox of {image} did not become ready (code {said}).", retryable=True
                 )
 
     async def _ready(self, sandbox: DockerSandbox, image: str) -> int:
@@ -374,7 +374,7 @@ def _info(sandbox_id: str, labels: Mapping[str, str], *, running: bool) -> Sandb
 
 
 def _not_started(refusal: EngineRefusal, sandbox_id: str, image: str, egress_dir: Path) -> SandboxError:
-    if refusal.status == 404 and "o such container" in refusal.text:
+    if refusal.status == 409 or (refusal.status == 404 and "o such container" in refusal.text):
         return gone(sandbox_id)
     if "python3" in refusal.text:
         return NoPython(image)

@@ -228,6 +228,7 @@ def stopped(sandbox_id: str) -> SandboxError:
     return SandboxError(
         "limit_exceeded",
         f"Sandbox {sandbox_id} does not run: it was paused, or its lifetime is over. Connecting resumes it.",
+        retryable=True,
     )
 
 

@@ -201,6 +201,7 @@ class DockerSandbox:
                 ended = len(self._sweeps) > sweeps or await self._container.was_killed(link.exec_id)
                 if attempt or asked.taken:
                     await to_the_end(self._end_all("helper", sweeps))
+                    await self._container.must_run()  # it may have been ended just then
                 if not asked.taken:
                     continue  # an earlier command ended the helper; this one was not begun
                 if not ended:

@@ -45,7 +45,7 @@ from tests.stories.harness import (
 from tests.stories.mortal import Mortal, Parent
 from tests.stories.troubled_engine import TroubledEngine
 
-AT_ONCE = 3
+AT_ONCE = 4
 PATIENCE_S = 900
 RETRIES = 3
 """How often a person says `/coder retry` to a task that ended with an error."""
@@ -264,7 +264,7 @@ async def _trouble(chaos: Chaos, issues: Sequence[int], faults: int, fault: Call
         async with gate:
             await chaos.say(number, "/coder fix")
             for _ in range(share):
-                await asyncio.sleep(chaos.random.uniform(0.2, 3.0))
+                await asyncio.sleep(chaos.random.uniform(0.2, 2.5))
                 chaos.done[await fault()] += 1
 
     share = faults // len(issues)
