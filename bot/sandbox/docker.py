@@ -107,12 +107,18 @@ class DockerProvider:
             try:
                 return await self._create(spec, image, None)
             except NoPython:
-                self._bare.add(image)
+                if spec.image == OWN_IMAGE:
+                    said = f"{no_python(spec.image)} `scripts/sandbox-image` makes it anew."
+                    raise SandboxError("invalid_config", said, retryable=True) from None
         try:
             own = await self.image_id(OWN_IMAGE)
         except SandboxError as exc:
+            if exc.reason != "invalid_config":
+                raise
             raise SandboxError("invalid_config", f"{no_python(spec.image)} {exc}") from exc
-        return await self._create(spec, image, own)
+        made = await self._create(spec, image, own)
+        self._bare.add(image)
+        return made
 
     async def _create(self, spec: SandboxSpec, image: str, own: str | None) -> DockerSandbox:
         sandbox_id = _new_id()
@@ -325,7 +331,8 @@ class DockerProvider:
                     raise SandboxError(
                         "invalid_config",
                         f"A sandbox ended at once: the engine does not see {self._egress_dir} under that same path, "
-                        "or its clock is far from the bot's.",
+                        "its clock is far from the bot's, or somebody ended it.",
+                        retryable=True,
                     ) from why
         if why is not None:
             raise why

@@ -308,6 +308,7 @@ class DockerSandbox:
             link = Link(self._api, exec_id, on_full=self._on_full)
             said = await link.open()
             if said == agent.DEAF and await self._container.never_started(exec_id):
+                await self._container.must_run()  # in one that is ending, nothing starts
                 said = NO_PYTHON
             return link, said
         except EngineRefusal as exc:
