@@ -93,7 +93,11 @@ class Link:
             if self._stream is None:
                 raise LinkBroken
             try:
-                await self._stream.send(REQUEST.pack(len(head), len(content)) + head, content)
+                data = REQUEST.pack(len(head), len(content)) + head
+                # What is small goes in one piece, so that the helper wakes once for it.
+                await (
+                    self._stream.send(data + content) if len(content) < 32768 else self._stream.send(data, content)
+                )
             except OSError as exc:
                 raise LinkBroken from exc
             except asyncio.CancelledError:

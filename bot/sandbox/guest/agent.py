@@ -46,9 +46,11 @@ READY, OLD_PYTHON, FOREIGN, DEAF = range(4)
 """The first reply's exit code: ready, too old, the workspace is somebody else's, the main process does not listen."""
 
 TREE_S = 5.0
-EPOCH_S = 0.5
+LOOK_S = 0.25
+"""How often it looks at the epoch, the disk and what has ended."""
 DRAIN_LIMIT = 4 * 1024**2
 PIPE_SIZE = 1024**2
+PIECE = 96 * 1024  # more, and the allocator asks the kernel for it each time
 F_SETPIPE_SZ = 1031  # fcntl has it from Python 3.10 on
 
 FREE, LEFT = b"+", b"-"
@@ -256,7 +258,7 @@ class Command:
         for stream, output in zip((self._out, self._err), self._outputs):  # noqa: B905 - not in Python 3.9
             if stream >= 0 and stream in ready:
                 try:
-                    piece = os.read(stream, PIPE_SIZE)
+                    piece = os.read(stream, PIECE)
                 except BlockingIOError:
                     continue
                 if not piece:
@@ -319,6 +321,7 @@ class Agent:
     def serve(self) -> None:
         os.set_blocking(0, False)
         self._spares += filter(None, [self._fork()])
+        look_again = 0.0
         while True:
             poll = select.poll()
             poll.register(0, select.POLLIN)
@@ -326,16 +329,20 @@ class Agent:
             for number in (*links, self._disk.fileno()):
                 if number >= 0:
                     poll.register(number, select.POLLIN)
-            ready = [number for number, _ in poll.poll(EPOCH_S * 1000)]
-            if (0 in ready and not self._read()) or self._is_stale():
+            ready = [number for number, _ in poll.poll(LOOK_S * 1000)]
+            if 0 in ready and not self._read():
                 break
             for number in ready:
                 if number in links:
                     self._pass_on(links[number])
             if self._disk.fileno() in ready and self._disk.answer():
                 self._write(reply(0, FULL, 0, (0, 0), (b"", b"")))
-            self._disk.check()
-            self._reap()
+            if time.monotonic() >= look_again:
+                if self._is_stale():
+                    break
+                self._disk.check()
+                self._reap()
+                look_again = time.monotonic() + LOOK_S
         # Whoever asked is gone: closed with this process, the links end what still runs.
 
     def _is_stale(self) -> bool:
@@ -347,7 +354,7 @@ class Agent:
 
     def _read(self) -> bool:
         try:
-            data = os.read(0, PIPE_SIZE)
+            data = os.read(0, PIECE)
         except BlockingIOError:
             return True
         self._input += data
@@ -423,7 +430,7 @@ class Agent:
     def _pass_on(self, link: socket.socket) -> None:
         said = self._replies[link]
         try:
-            piece = link.recv(PIPE_SIZE)
+            piece = link.recv(PIECE)
         except OSError:
             piece = b""
         said += piece
