@@ -14,7 +14,7 @@ from typing import Any
 from bot.domain.errors import SandboxError
 from bot.sandbox import docker_sandbox, guest
 from bot.sandbox.docker_api import DockerApi, EngineRefusal
-from bot.sandbox.docker_container import COMMANDS, gone, to_the_end
+from bot.sandbox.docker_container import COMMANDS, gone
 from bot.sandbox.docker_folder import Folder
 from bot.sandbox.docker_sandbox import EGRESS, PROXY_PORT, DockerSandbox
 from bot.sandbox.docker_volumes import RUNTIME, Volumes, remove
@@ -22,6 +22,7 @@ from bot.sandbox.guest import agent
 from bot.sandbox.guest.main import NO_ROOM
 from bot.sandbox.hosts import Host
 from bot.sandbox.protocol import WORKSPACE, Kind, ProviderLimits, SandboxInfo, SandboxSpec, SnapshotInfo
+from bot.sandbox.to_the_end import to_the_end
 
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
 OWN_IMAGE = "coder-bot-sandbox:latest"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bot.domain.errors import SandboxError
@@ -13,6 +13,7 @@ from bot.sandbox import guest
 from bot.sandbox.docker_api import DockerApi, EngineRefusal, ExecStream
 from bot.sandbox.guest.main import NO_ROOM
 from bot.sandbox.guest.output import Output
+from bot.sandbox.to_the_end import to_the_end
 
 COMMANDS = "1000:1000"
 CALL_TIMEOUT_S = 60.0
@@ -238,17 +239,3 @@ def no_room(sandbox_id: str) -> SandboxError:
         f"Sandbox {sandbox_id} was ended because the engine's disk is nearly full. Free some of it "
         "(`coder-bot sandboxes reap`, `docker system df`), then connect again.",
     )
-
-
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Goes through with bounded work although its caller is cancelled, then lets the cancellation go on."""
-    task = asyncio.create_task(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = not task.cancelled()
-    if cancelled:
-        raise asyncio.CancelledError
-    return task.result()

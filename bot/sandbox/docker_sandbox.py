@@ -13,15 +13,17 @@ from typing import Literal
 
 from bot.domain.errors import SandboxError
 from bot.sandbox import guest
+from bot.sandbox.command_words import below, folder, must_be_exact
 from bot.sandbox.docker_api import DockerApi, EngineRefusal
-from bot.sandbox.docker_container import Container, to_the_end
+from bot.sandbox.docker_container import Container
 from bot.sandbox.docker_folder import Folder, superseded
 from bot.sandbox.docker_link import Asked, Link, LinkBroken, Reply
 from bot.sandbox.egress import EgressProxy
+from bot.sandbox.file_answers import entries, file_error
 from bot.sandbox.guest import agent
-from bot.sandbox.guest import files as guest_files
 from bot.sandbox.guest.output import Output
 from bot.sandbox.protocol import OUTPUT_LIMIT, WORKSPACE, Entry, ExecResult
+from bot.sandbox.to_the_end import to_the_end
 
 EGRESS = "/run/egress"
 PROXY_PORT = 3128
@@ -121,18 +123,12 @@ class DockerSandbox:
     ) -> ExecResult:
         started = time.monotonic()
         pairs = {**self._env, **(env or {})}
-        if not argv or not all(_is_exact(text) for text in (*argv, *pairs.values())) or not all(map(_is_key, pairs)):
-            raise SandboxError(
-                "invalid_input", "A command needs a program, and words without NUL that are valid text."
-            )
-        try:
-            folder = f"{WORKSPACE}/{below(cwd)}".rstrip("/")
-        except ValueError as exc:
-            raise SandboxError("invalid_input", f"A command runs below {WORKSPACE}, not in {cwd!r}.") from exc
+        must_be_exact(argv, pairs)
+        place = folder(cwd)
         sweeps = len(self._sweeps)
         by = self._by_engine if trusted_status else self._by_helper
         with self._proxy.during(" ".join(argv)):
-            run = await by(argv, folder, pairs, stdin, timeout_s)
+            run = await by(argv, place, pairs, stdin, timeout_s)
         timed_out, stderr = run.timed_out, run.stderr
         if run.exit_code == _KILLED and not timed_out:
             for reason in self._sweeps[sweeps:]:  # ended along with another one
@@ -323,9 +319,8 @@ class DockerSandbox:
         await self._file("write", path, mode, content=content)
 
     async def list(self, path: str) -> list[Entry]:
-        rows = (await self._file("list", path, most=LIST_LIMIT)).split(b"\0")[:-1]
         try:
-            return sorted((_entry(row) for row in rows), key=lambda entry: entry.name)
+            return entries(await self._file("list", path, most=LIST_LIMIT))
         except ValueError as exc:
             raise SandboxError("unknown_outcome", f"The sandbox's list of {path!r} is none.") from exc
 
@@ -348,29 +343,9 @@ class DockerSandbox:
             raise self._deaf()
         if reply.became == agent.STALE:
             raise superseded()
-        match reply.code:
-            case 0:
-                return reply.streams[0]
-            case guest_files.MISSING:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            case guest_files.IS_FOLDER:
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            case guest_files.NO_FOLDER:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-            case guest_files.NO_FILE:
-                raise IsADirectoryError(errno.EISDIR, "Not a regular file", path)
-            case guest_files.FORBIDDEN:
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-            case guest_files.OTHER:
-                raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
-            case guest_files.ESCAPES:
-                raise ValueError(f"{path!r} is a symbolic link or leads through one.")
-            case guest_files.TOO_LARGE:
-                raise SandboxError("limit_exceeded", f"{path!r} is larger than {number} bytes.")
-            case guest_files.FULL:
-                raise SandboxError("limit_exceeded", f"There is no room for {path!r} in the sandbox.")
-            case _:
-                raise SandboxError("unknown_outcome", f"The sandbox did not say what became of {verb} {path!r}.")
+        if reply.code:
+            raise file_error(reply.code, verb, path, number)
+        return reply.streams[0]
 
     async def _ask(self, request: Mapping[str, object], content: bytes, most: int) -> Reply:
         link = await self._linked()
@@ -405,37 +380,3 @@ class DockerSandbox:
         if self._link is not None:
             await self._link.aclose()
         await self._proxy.aclose()
-
-
-def _entry(row: bytes) -> Entry:
-    kind, size, name = row.split(b" ", 2)
-    match kind:
-        case b"file":
-            return Entry(name=os.fsdecode(name), kind="file", size=int(size))
-        case b"dir":
-            return Entry(name=os.fsdecode(name), kind="dir", size=0)
-        case b"link":
-            return Entry(name=os.fsdecode(name), kind="link", size=0)
-        case _:
-            return Entry(name=os.fsdecode(name), kind="other", size=0)
-
-
-def below(path: str) -> str:
-    """The path relative to the workspace; ValueError where its text leads out of it."""
-    below = path.removeprefix(WORKSPACE) if path.startswith("/") else "/" + path
-    parts = [part for part in below.split("/") if part not in ("", ".")]
-    if "\0" in path or ".." in parts or (below and (below == path or not below.startswith("/"))):
-        raise ValueError(f"{path!r} is not below {WORKSPACE}.")
-    return "/".join(parts)
-
-
-def _is_exact(text: str) -> bool:
-    """Whether a program would get this text and no other."""
-    try:
-        return b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        return False
-
-
-def _is_key(text: str) -> bool:
-    return bool(text) and "=" not in text and _is_exact(text)

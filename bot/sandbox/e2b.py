@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from bot.domain.errors import SandboxError
 from bot.sandbox.e2b_api import CALL_S, SLOW_S, E2BApi, NotThere, Refusal
 from bot.sandbox.e2b_network import EVERYTHING, Network, rules
-from bot.sandbox.e2b_sandbox import BASE, E2BSandbox, superseded, to_the_end
+from bot.sandbox.e2b_sandbox import BASE, E2BSandbox, superseded
 from bot.sandbox.hosts import Host
 from bot.sandbox.protocol import Kind, ProviderLimits, SandboxInfo, SandboxSpec, SnapshotInfo
+from bot.sandbox.to_the_end import to_the_end
 
 if TYPE_CHECKING:
     import e2b

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import errno
 import functools
 import hashlib
 import json
@@ -13,15 +12,17 @@ import os
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bot.domain.errors import SandboxError
 from bot.sandbox import guest
+from bot.sandbox.command_words import below, folder, must_be_exact
 from bot.sandbox.e2b_api import SLOW_S, NotThere, Refusal
-from bot.sandbox.guest import files as guest_files
+from bot.sandbox.file_answers import entries, file_error
 from bot.sandbox.protocol import OUTPUT_LIMIT, WORKSPACE, Entry, ExecResult
+from bot.sandbox.to_the_end import to_the_end
 
 if TYPE_CHECKING:
     from e2b import AsyncSandbox
@@ -120,18 +121,11 @@ class E2BSandbox:
         filled the disk."""
         started = time.monotonic()
         pairs = {**self._env, **(env or {})}
-        if not argv or not all(_is_exact(text) for text in (*argv, *pairs.values())) or not all(map(_is_key, pairs)):
-            raise SandboxError(
-                "invalid_input", "A command needs a program, and words without NUL that are valid text."
-            )
-        try:
-            folder = below(cwd)
-        except ValueError as exc:
-            raise SandboxError("invalid_input", f"A command runs below {WORKSPACE}, not in {cwd!r}.") from exc
+        must_be_exact(argv, pairs)
         wish = {
             "argv": list(argv),
             "env": pairs,
-            "cwd": f"{WORKSPACE}/{folder}".rstrip("/"),
+            "cwd": folder(cwd),
             "timeout_s": timeout_s,
             "keep": OUTPUT_LIMIT - LINE_FOR_LEFT_OUT,
             "disk": self._disk,
@@ -269,8 +263,7 @@ class E2BSandbox:
         await self._file("write", path, mode, content=content)
 
     async def list(self, path: str) -> list[Entry]:
-        rows = (await self._file("list", path)).split(b"\0")[:-1]
-        return sorted((_entry(row) for row in rows), key=lambda entry: entry.name)
+        return entries(await self._file("list", path))
 
     async def remove(self, path: str) -> None:
         await self._file("remove", path)
@@ -292,7 +285,7 @@ class E2BSandbox:
             raise superseded(self.id)
         code = int(answer.get("code", -1))
         if code:
-            raise _file_error(code, verb, path, number)
+            raise file_error(code, verb, path, number)
         if "out" in answer:
             return base64.b64decode(answer["out"])
         most = number if verb == "read" else LIST_LIMIT
@@ -342,79 +335,7 @@ def _program() -> tuple[str, bytes]:
     return f"{BASE}/job-{hashlib.sha256(text).hexdigest()[:16]}.py", text
 
 
-def below(path: str) -> str:
-    """The path relative to the workspace; ValueError where its text leads out of it."""
-    rest = path.removeprefix(WORKSPACE) if path.startswith("/") else "/" + path
-    parts = [part for part in rest.split("/") if part not in ("", ".")]
-    if "\0" in path or ".." in parts or (rest and (rest == path or not rest.startswith("/"))):
-        raise ValueError(f"{path!r} is not below {WORKSPACE}.")
-    return "/".join(parts)
-
-
 def superseded(sandbox_id: str) -> SandboxError:
     return SandboxError(
         "permission_denied", f"Sandbox {sandbox_id} belongs to a later run of its task: this one must stop."
     )
-
-
-def _file_error(code: int, verb: str, path: str, number: int) -> Exception:
-    match code:
-        case guest_files.MISSING:
-            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        case guest_files.IS_FOLDER:
-            return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        case guest_files.NO_FOLDER:
-            return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        case guest_files.NO_FILE:
-            return IsADirectoryError(errno.EISDIR, "Not a regular file", path)
-        case guest_files.FORBIDDEN:
-            return PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        case guest_files.OTHER:
-            return OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
-        case guest_files.ESCAPES:
-            return ValueError(f"{path!r} is a symbolic link or leads through one.")
-        case guest_files.TOO_LARGE:
-            return SandboxError("limit_exceeded", f"{path!r} is larger than {number} bytes.")
-        case guest_files.FULL:
-            return SandboxError("limit_exceeded", f"There is no room for {path!r} in the sandbox.")
-        case _:
-            return SandboxError("unknown_outcome", f"The sandbox did not say what became of {verb} {path!r}.")
-
-
-def _entry(row: bytes) -> Entry:
-    kind, size, name = row.split(b" ", 2)
-    match kind:
-        case b"file":
-            return Entry(name=os.fsdecode(name), kind="file", size=int(size))
-        case b"dir":
-            return Entry(name=os.fsdecode(name), kind="dir", size=0)
-        case b"link":
-            return Entry(name=os.fsdecode(name), kind="link", size=0)
-        case _:
-            return Entry(name=os.fsdecode(name), kind="other", size=0)
-
-
-def _is_exact(text: str) -> bool:
-    """Whether a program would get this text and no other."""
-    try:
-        return b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        return False
-
-
-def _is_key(text: str) -> bool:
-    return bool(text) and "=" not in text and _is_exact(text)
-
-
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Goes through with bounded work although its caller is cancelled, then lets the cancellation go on."""
-    task = asyncio.create_task(work)
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = not task.cancelled()
-    if cancelled:
-        raise asyncio.CancelledError
-    return task.result()
