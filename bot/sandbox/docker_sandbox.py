@@ -319,8 +319,9 @@ class DockerSandbox:
         await self._file("write", path, mode, content=content)
 
     async def list(self, path: str) -> list[Entry]:
+        listed = await self._file("list", path, most=LIST_LIMIT)
         try:
-            return entries(await self._file("list", path, most=LIST_LIMIT))
+            return entries(listed)
         except ValueError as exc:
             raise SandboxError("unknown_outcome", f"The sandbox's list of {path!r} is none.") from exc
 

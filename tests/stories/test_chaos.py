@@ -185,8 +185,8 @@ async def e2b_fault(chaos: Chaos, server: E2BServer) -> str:
 @pytest.mark.parametrize(
     ("provider", "tasks", "faults"),
     [
-        ("docker", 4, 16),
-        ("e2b", 2, 8),
+        ("docker", 2, 10),
+        ("e2b", 1, 5),
         pytest.param("docker", 50, 200, marks=pytest.mark.slow),
         pytest.param("e2b", 10, 40, marks=pytest.mark.slow),
     ],
