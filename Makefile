@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+# Tests mostly wait for containers, so that more of them than cores run well side by side.
+WORKERS ?= 4
 
 .PHONY: help setup engine postgres check format test slow chaos bench demo live-e2b clean
 
