@@ -2,8 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests mostly wait for containers, so that more of them than cores run well side by side.
-WORKERS ?= 4
+WORKERS ?= 2
 
 .PHONY: help setup engine postgres check format test slow chaos bench demo live-e2b clean
 
