@@ -91,8 +91,8 @@ CARGO = """\
         (read_cargo, "Updating git repository `https://git.example/index`", []),
         (
             read_cargo_index,
-            '{"dl": "https://dl.example/{crate}/{version}", "api": "https://crates.example"}',
-            ["https://dl.example/", "https://crates.example"],
+            '{"dl": "https://dl.example/{crate}/{version}", "api": "https://api.example"}',
+            ["https://dl.example/", "https://api.example"],
         ),
         (read_cargo_index, '{"dl": "https://dl.example/api", "api": null}', ["https://dl.example/api"]),
         (read_cargo_index, '{"dl": 1}', []),

@@ -56,14 +56,10 @@ class Make(Protocol):
 
 
 class SandboxFixtures:
-    """The fixtures of the contract; `provider` and `another` are the inheriting class's to give."""
+    """The fixtures of the contract. Two are the inheriting class's to give: `provider`, and `another` (an `Another`),
+    which makes one more provider on the same service and closes it at the end."""
 
     image = "coder-bot-sandbox:latest"
-
-    @pytest.fixture
-    async def another(self) -> Another:
-        """Makes one more provider, on the same service as `provider`, and closes it at the end."""
-        raise NotImplementedError("A class that inherits the sandbox contract gives the fixture `another`.")
 
     @pytest.fixture
     def spec(self) -> SandboxSpec:
