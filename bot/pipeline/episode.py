@@ -99,9 +99,6 @@ async def run(deps: Deps, task_id: str) -> None:
         finally:
             await sandbox.aclose()
     except SandboxError as exc:
-        if exc.reason in ("unreachable", "unknown_outcome"):
-            # What is saved goes on from the last call; nothing else that is done here does harm when done again.
-            raise SandboxError(exc.reason, str(exc), retryable=True) from exc
         if exc.reason != "gone":
             raise
         await _replace_sandbox(deps, lease, task.id)

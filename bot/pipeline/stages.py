@@ -22,8 +22,9 @@ here."""
 
 _NEEDS: dict[Stage, Kind] = {Stage.PROVISION: "work", Stage.EPISODE: "work", Stage.VERIFY: "verify"}
 
-_BEGIN_ANEW = frozenset({Stage.PROVISION, Stage.VERIFY, Stage.CLEANUP})
-"""These make their sandboxes, ending what an earlier run has left of them, so that they can simply be begun again."""
+_AGAIN = frozenset({Stage.PROVISION, Stage.EPISODE, Stage.VERIFY, Stage.CLEANUP})
+"""These can simply be begun again: they make their sandboxes anew, ending what an earlier run has left, or go on from
+the last call that was saved."""
 
 _PASSING = frozenset({"gone", "unreachable", "unknown_outcome", "rate_limited"})
 """What goes wrong with machinery and may be over in a moment."""
@@ -57,7 +58,7 @@ async def run(deps: Deps, job: Job) -> Postponed | None:
         await _wait(deps, job)
         return Postponed(until=deps.clock() + POSTPONED_FOR)
     except SandboxError as exc:
-        if job.stage in _BEGIN_ANEW and exc.reason in _PASSING:
+        if job.stage in _AGAIN and exc.reason in _PASSING:
             raise SandboxError(exc.reason, str(exc), retryable=True) from exc
         raise
     except UserError as exc:

@@ -1,4 +1,4 @@
-"""What can be asked of a sandbox at all: words that a program can get, and places below the workspace."""
+"""What can be asked of a sandbox at all: words that a program can get, places below the workspace, surroundings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from bot.domain.errors import SandboxError
 from bot.sandbox.protocol import WORKSPACE
+
+SURROUNDINGS: Mapping[str, str] = {
+    "HOME": f"{WORKSPACE}/.home",
+    "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
+    "LANG": "C.UTF-8",
+    "XDG_CACHE_HOME": f"{WORKSPACE}/.cache",
+    "PIP_CACHE_DIR": f"{WORKSPACE}/.cache/pip",
+    "npm_config_cache": f"{WORKSPACE}/.cache/npm",
+    "npm_config_prefix": f"{WORKSPACE}/.npm-global",
+}
+"""Environment of every command: what tools keep for themselves lies in the workspace, which alone can be written and
+is kept over a pause."""
 
 
 def must_be_exact(argv: Sequence[str], env: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from bot.domain.errors import SandboxError
 from bot.sandbox import guest
-from bot.sandbox.command_words import below, folder, must_be_exact
+from bot.sandbox.command_words import SURROUNDINGS, below, folder, must_be_exact
 from bot.sandbox.docker_api import DockerApi, EngineRefusal
 from bot.sandbox.docker_container import Container
 from bot.sandbox.docker_folder import Folder, superseded
@@ -85,13 +85,7 @@ class DockerSandbox:
         self._sweeping = asyncio.Lock()
         self._sweeps: list[Reason] = []
         self._env = {
-            "HOME": f"{WORKSPACE}/.home",
-            "TMPDIR": "/tmp",  # noqa: S108 - the container's own
-            "LANG": "C.UTF-8",
-            "XDG_CACHE_HOME": f"{WORKSPACE}/.cache",
-            "PIP_CACHE_DIR": f"{WORKSPACE}/.cache/pip",
-            "npm_config_cache": f"{WORKSPACE}/.cache/npm",
-            "npm_config_prefix": f"{WORKSPACE}/.npm-global",
+            **SURROUNDINGS,
             **env,
         }
 
@@ -159,6 +153,8 @@ class DockerSandbox:
             stderr=stderr,
             on_end=lambda: self._sweeps.append("time"),
         )
+        if code == _KILLED and not timed_out:
+            await self._container.must_run()  # else it ended with its container, which says nothing of the command
         return _Run(
             exit_code=code,
             stdout=stdout.bytes(),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bot.domain.errors import SandboxError
 from bot.sandbox import guest
-from bot.sandbox.command_words import below, folder, must_be_exact
+from bot.sandbox.command_words import SURROUNDINGS, below, folder, must_be_exact
 from bot.sandbox.e2b_api import SLOW_S, NotThere, Refusal
 from bot.sandbox.file_answers import entries, file_error
 from bot.sandbox.protocol import OUTPUT_LIMIT, WORKSPACE, Entry, ExecResult
@@ -83,13 +83,7 @@ class E2BSandbox:
         self._disk = disk
         self._env = {
             "PATH": PATH,
-            "HOME": f"{WORKSPACE}/.home",
-            "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
-            "LANG": "C.UTF-8",
-            "XDG_CACHE_HOME": f"{WORKSPACE}/.cache",
-            "PIP_CACHE_DIR": f"{WORKSPACE}/.cache/pip",
-            "npm_config_cache": f"{WORKSPACE}/.cache/npm",
-            "npm_config_prefix": f"{WORKSPACE}/.npm-global",
+            **SURROUNDINGS,
             **env,
         }
 

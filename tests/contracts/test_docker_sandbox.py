@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -240,6 +241,22 @@ async def test_a_private_address_needs_the_operator(
             assert (result.ok, web.requests, sandbox.refused_hosts) == (False, 0, (web.host,))
     finally:
         await strict.aclose()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_a_command_that_ends_with_its_container_has_no_result(
+    provider: DockerProvider, sandbox: DockerSandbox, engine: httpx.AsyncClient, trusted: bool
+) -> None:
+    line = ["sh", "-c", "touch begun; sleep 1000"]
+    running = asyncio.create_task(sandbox.exec(line, timeout_s=60, trusted_status=trusted))
+    while "begun" not in [entry.name for entry in await sandbox.list(".")]:
+        await asyncio.sleep(0.05)
+    assert (await engine.post(f"/containers/{sandbox.id}/kill")).status_code == 204
+    with pytest.raises(SandboxError) as raised:
+        await running
+    assert raised.value.retryable
+    again = await provider.connect(sandbox.id, lifetime_s=60)
+    assert (await again.exec(["true"], timeout_s=60, trusted_status=trusted)).ok
 
 
 # Images
