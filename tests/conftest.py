@@ -7,12 +7,17 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from bot.db import migrate
 from bot.db.store import Store
 from tests import postgres
+
+# No test fails because the machine is slow, and none by chance.
+settings.register_profile("tests", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 _databases = itertools.count()
 
