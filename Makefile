@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+PATIENT := -o faulthandler_timeout=7300
 
 .PHONY: help setup engine postgres check format test slow chaos bench demo live-e2b clean
 
@@ -39,10 +40,10 @@ test: setup engine postgres ## everything that proves the product
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/domain $(ARGS)
 
 slow: setup engine postgres ## what takes longer: kills before every commit, chaos
-	$(BIN)/pytest -m slow $(ARGS)
+	$(BIN)/pytest -m slow $(PATIENT) $(ARGS)
 
 chaos: setup engine ## 200 random faults over 50 tasks on Docker, 40 over 10 on E2B; CODER_CHAOS_SEED=N for another course
-	$(BIN)/pytest -n0 -m slow tests/stories/test_chaos.py $(ARGS)
+	$(BIN)/pytest -n0 -m slow $(PATIENT) tests/stories/test_chaos.py $(ARGS)
 
 bench: setup engine ## how quick sandboxes are, as ratios against peers in the same run
 	$(BIN)/python -m benchmarks.sandbox $(ARGS)

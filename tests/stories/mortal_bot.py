@@ -8,6 +8,7 @@ name of each save point as it is passed. Forking saves many bots their imports. 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import select
@@ -93,10 +94,16 @@ def serve() -> None:
             children[child] = Path(request[1])
             print(child, flush=True)
         while children and (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            log = children.pop(ended[0])
-            log.with_name(f"ended-{ended[0]}").write_text(str(os.waitstatus_to_exitcode(ended[1])))
-    for child in children:
+            tell(children.pop(ended[0]), *ended)
+    for child, log in children.items():
         os.kill(child, signal.SIGKILL)
+        tell(log, *os.waitpid(child, 0))
+
+
+def tell(log: Path, child: int, status: int) -> None:
+    """Where nobody is left to hear it, the folder is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        log.with_name(f"ended-{child}").write_text(str(os.waitstatus_to_exitcode(status)))
 
 
 if __name__ == "__main__":
