@@ -200,6 +200,18 @@ class Container:
         if not state["Running"]:
             raise no_room(self.id) if state["ExitCode"] == NO_ROOM else stopped(self.id)
 
+    async def must_live(self) -> None:
+        """The same where something in it was killed: of a container that ends, the engine first tells the end of what
+        ran in it, and for a while calls it running still."""
+        nothing = Output(head=0, tail=0)
+        code = None
+        with contextlib.suppress(EngineRefusal):
+            probe = await self.prepare(["/bin/sh", "-c", ":"], cwd="/", env={}, stdin=False)
+            code = await self._start(probe, "/bin/sh", "/", b"", nothing, nothing)
+        for _ in range(1 if code == 0 else 30):  # else it is ending, or too full for one more process
+            await self.must_run()
+            await asyncio.sleep(0 if code == 0 else 0.1)
+
     async def stop(self) -> None:
         try:
             await self._api.call("POST", f"/containers/{self.id}/stop", params={"t": "0"})

@@ -154,7 +154,7 @@ class DockerSandbox:
             on_end=lambda: self._sweeps.append("time"),
         )
         if code == _KILLED and not timed_out:
-            await self._container.must_run()  # else it ended with its container, which says nothing of the command
+            await self._container.must_live()  # else it ended with its container, which says nothing of the command
         return _Run(
             exit_code=code,
             stdout=stdout.bytes(),
@@ -189,7 +189,7 @@ class DockerSandbox:
                 await to_the_end(self._cancel(link, asked, sweeps))
                 raise
             except LinkBroken:
-                await self._container.must_run()
+                await self._container.must_live()
                 ended = len(self._sweeps) > sweeps or await self._container.was_killed(link.exec_id)
                 if attempt or asked.taken:
                     await to_the_end(self._end_all("helper", sweeps))
@@ -334,7 +334,7 @@ class DockerSandbox:
                 reply = await self._ask(request, name + content, most)
                 break
             except LinkBroken:
-                await self._container.must_run()
+                await self._container.must_live()
                 await to_the_end(self._end_all("helper", sweeps))
         else:
             raise self._deaf()

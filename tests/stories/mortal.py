@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from bot.settings import Settings
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 class Mortal:

@@ -19,7 +19,7 @@ from tests.stories.harness import BROKEN, FIXED, REPOSITORY, call, engine_object
 from tests.stories.mortal import Parent
 
 AT_ONCE = 4
-PATIENCE_S = 120
+PATIENCE_S = 300
 SCRIPT = (
     say(
         call("run_command", command="python3 -m pytest -q"), call("edit_file", path="calc.py", old=BROKEN, new=FIXED)
@@ -40,7 +40,7 @@ class Seen:
     calls: int
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 async def test_a_kill_at_a_save_point_of_each_kind_ends_in_the_same_pull_request(
     record_property: Callable[[str, object], None],
 ) -> None:
