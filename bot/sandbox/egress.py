@@ -130,7 +130,7 @@ class EgressProxy:
     async def _start(self) -> None:
         self._path.unlink(missing_ok=True)  # a dead process' own
         try:
-            self._server = await asyncio.start_unix_server(self._serve, self._path, limit=HEAD_LIMIT)
+            self._server = await asyncio.start_unix_server(self._accept, self._path, limit=HEAD_LIMIT)
             # The sandbox's users are not ours; the folder around it is closed to everybody else here.
             os.chmod(self._path, 0o666)  # noqa: S103 - said above
         except OSError as exc:
@@ -139,10 +139,20 @@ class EgressProxy:
     def _allows(self, host: str, port: int) -> bool:
         return any(entry.covers(host, port) for entry in self._allowed)
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Known from here on: one that is ended before its task has begun is closed all the same."""
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._open[task] = None
+
+        def close(_: object) -> None:
+            del self._open[task]
+            writer.transport.abort() if task.cancelled() else writer.close()
+
+        task.add_done_callback(close)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task
-        self._open[task] = None
         try:
             if len(self._open) > MAX_CONNECTIONS:
                 await _answer(writer, 503, "Too many connections")
@@ -166,9 +176,6 @@ class EgressProxy:
                 await self._tunnel(request, reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             pass  # either side went away, or was silent for too long
-        finally:
-            del self._open[task]
-            writer.transport.abort() if task.cancelling() else writer.close()
 
     # Tunnels
 
