@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONGEST = 4096
+"""Bytes of a word that is left out as a whole; no secret on one line is longer."""
+
 
 class Output:
     """Keeps the head and the tail of what is added."""
@@ -37,8 +40,19 @@ class Output:
         return max(0, self.size - self._head_limit - self._tail_limit)
 
     def bytes(self) -> bytes:
-        """What was kept, with a line in the middle for what was not."""
+        """What was kept, with a line in the middle for what was not. A word that would be cut in two is left out as
+        well, if it is not longer than a quarter of what is kept: half a secret would not be found."""
         if not self.left_out:
             return bytes(self._head + self._tail)
-        tail = self._tail[len(self._tail) - self._tail_limit :]
-        return bytes(self._head) + f"\n[... {self.left_out} bytes left out ...]\n".encode() + bytes(tail)
+        head, tail = self._head, self._tail[len(self._tail) - self._tail_limit :]
+        end, start = len(head), 0
+        while end > len(head) - min(LONGEST, self._head_limit // 4) and _in_word(head[end - 1]):
+            end -= 1
+        while start < min(LONGEST, self._tail_limit // 4) and _in_word(tail[start]):
+            start += 1
+        left_out = self.left_out + len(head) - end + start
+        return bytes(head[:end]) + f"\n[... {left_out} bytes left out ...]\n".encode() + bytes(tail[start:])
+
+
+def _in_word(byte: int) -> bool:
+    return 0x21 <= byte <= 0x7E
