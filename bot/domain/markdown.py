@@ -5,23 +5,41 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from bot.domain.cuts import beginning
 from bot.domain.invisible import clean
 
 _BREAK = "\u200b"
 """Put inside whatever GitHub would act on: the text reads the same, in and outside code, and nothing acts on it."""
 
 # An insertion that is right in every context needs no Markdown parser that agrees with GitHub's on what is code.
+_REFERENCES: tuple[tuple[re.Pattern[str], str], ...] = (
+    # Mentions of people and teams, and addresses that mail programs and GitHub make links of.
+    (re.compile(r"@(?=[\w-])"), f"@{_BREAK}"),
+    # `#3`, `owner/repo#3` and `GH-3` leave a trace on the page of whatever they name.
+    (re.compile(r"#(?=\d)"), f"#{_BREAK}"),
+    (re.compile(r"\b(gh-)(?=\d)", re.IGNORECASE), rf"\1{_BREAK}"),
+    # So do addresses of issues; all others lead away. What was a link is left as text: its real host can be read.
+    (re.compile(r":(?=//)"), f":{_BREAK}"),
+    (re.compile(r"\b(www)(?=\.)", re.IGNORECASE), rf"\1{_BREAK}"),
+    # Asks a repository's CI not to run. https://docs.github.com/actions/managing-workflow-runs/skipping-workflow-runs
+    (re.compile(r"\[(?=(?:[a-z]+[ -])?(?:skip|no)[ -][a-z]+\]|[a-z]+[ -]skip\])", re.IGNORECASE), f"[{_BREAK}"),
+    (re.compile(r"\b(skip-checks?)(?=\s*:)", re.IGNORECASE), rf"\1{_BREAK}"),
+    (re.compile(r"\*\*\*(?=NO_CI\*\*\*)", re.IGNORECASE), f"***{_BREAK}"),
+)
 _DEFUSED: tuple[tuple[re.Pattern[str], str], ...] = (
     # `&#64;octocat` is decoded before GitHub looks for mentions.
     (re.compile(r"&(?=#?[A-Za-z0-9]{1,32};)"), f"&{_BREAK}"),
-    # Only a letter or digit before the sign makes it an address: `_x_@octocat` is a mention.
-    (re.compile(r"(?<![A-Za-z0-9])@(?=[A-Za-z0-9])"), f"@{_BREAK}"),
     (re.compile(r"<(?=[A-Za-z/!?])"), f"<{_BREAK}"),
     (re.compile(r"--(?=!?>)"), f"--{_BREAK}"),
-    # An image is fetched as soon as somebody looks; a link waits for a click.
+    # An image is fetched as soon as somebody looks.
     (re.compile(r"!(?=\[)"), f"!{_BREAK}"),
-    # The first line of a comment may be a command to somebody else's bot.
-    (re.compile(r"^([ \t]*)/(?=[A-Za-z])", re.MULTILINE), rf"\1/{_BREAK}"),
+    # Links say one host and lead to another; a definition or a footnote would work on all of the comment.
+    (re.compile(r"\](?=[(\[:])"), f"]{_BREAK}"),
+    # Boxes that look as if somebody had ticked them.
+    (re.compile(r"([-+*]|\d[.)])([ \t\n>]+)\[(?=[ \txX]\])"), rf"\1\2[{_BREAK}"),
+    # A line of a comment may be a command to somebody else's bot.
+    (re.compile(r"^([^\S\n]*)([/!.%\\])(?=[A-Za-z])", re.MULTILINE), rf"\1\2{_BREAK}"),
+    (re.compile(r"^([^\S\n]*)(bors|homu)(?=[^\S\n])", re.MULTILINE | re.IGNORECASE), rf"\1\2{_BREAK}"),
 )
 # https://docs.github.com/issues/tracking-your-work-with-issues/using-issues/linking-a-pull-request-to-an-issue
 _CLOSING = re.compile(
@@ -29,7 +47,12 @@ _CLOSING = re.compile(
     r"(?:(?:[\w.-]{1,100}/[\w.-]{1,100})?#\d|gh-\d|[^\s\]]{0,80}\]\(|https?://))",
     re.IGNORECASE,
 )
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
+_ANSI = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[@-_]"
+)
+_MARKER = re.compile(r"<!--(?=\s*coder-bot\b)", re.IGNORECASE)
+_LONG = re.compile(r"[^\n]{2000}(?=[^\n])")
+"""Longer lines are broken: a page that has to be scrolled aside hides what is there."""
 _RUN = re.compile(r"`+")
 _OPENING = re.compile(r"( {0,3}(?:(?:[-+*]|\d{1,9}[.)]) {1,4})*)(`{3,}(?=[^`]*$)|~{3,})")
 _DETAILS = re.compile(r"<(/?)details\b", re.IGNORECASE)
@@ -62,27 +85,27 @@ def step(fence: Fence | None, line: str) -> tuple[Fence | None, bool]:
 
 
 def fence(text: str, info: str = "") -> str:
-    """The text as one code block that nothing in the text can end. Terminal colours and invisible characters go."""
-    shown = clean(_ANSI.sub("", text)).strip("\n")
+    """The text as one code block that nothing in the text can end. Terminal colours and invisible characters go, and
+    a comment marker of ours in there is none."""
+    shown = _MARKER.sub(f"<!--{_BREAK}", _plain(text)).strip("\n")
     mark = "`" * max(3, 1 + max(map(len, _RUN.findall(shown)), default=0))
     return f"{mark}{info}\n{shown}\n{mark}"
 
 
 def defuse(text: str) -> str:
-    """Prose of a model or a stranger, safe inside our comment: it mentions nobody, closes no issue, holds no HTML and
-    no image, gives no other bot a command, and leaves no code block open. It reads the same as before."""
-    text = _disarmed(clean(text))
-    for pattern, safe in _DEFUSED:
-        text = pattern.sub(safe, text)
+    """Prose of a model or a stranger, safe as a part of our comment: it mentions nobody, refers to no issue and
+    closes none, holds no HTML, no image and no link, gives no other bot a command, and leaves no code block open. It
+    reads the same as before, and of a link its whole address is read. In a list or a table use `one_line`."""
+    text = _disarmed(_plain(text))
     return text + "".join(f"\n{closer}" for _, closer in reversed(_open(text)))
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text as a title or the first line of a commit message: one line of at most `limit` characters that mentions
-    nobody and closes no issue."""
-    line = " ".join(clean(text).split())
-    line = _disarmed(line).replace("@", f"@{_BREAK}")
-    return line if len(line) <= limit else f"{line[: max(0, limit - 1)].rstrip()}…"[:limit]
+    """The text as a title or the first line of a commit message: one line of at most `limit` characters that does
+    nothing either, begins no code block, and lets no CI be skipped."""
+    line = _disarmed(" ".join(_plain(text).split()))
+    line = line if len(line) <= limit else f"{line[: max(0, limit - 1)].rstrip()}…"[:limit]
+    return f"{_BREAK}{line}"[:limit] if step(None, line)[1] else line
 
 
 def truncate(text: str, limit: int, note: str) -> str:
@@ -93,7 +116,7 @@ def truncate(text: str, limit: int, note: str) -> str:
     tail = f"\n\n… *{note}*"
     if limit < len(tail):
         return tail.strip()[:limit]
-    kept = text[: max(0, limit - len(tail) - _CLOSING_ROOM)]
+    kept = beginning(text, max(0, limit - len(tail) - _CLOSING_ROOM))
     line_end = kept.rfind("\n", max(0, len(kept) - _NEAR))
     kept = kept[:line_end] if line_end > 0 else kept
     blocks = _open(kept)
@@ -104,8 +127,16 @@ def truncate(text: str, limit: int, note: str) -> str:
     return (kept + "".join(f"\n{closer}" for _, closer in reversed(blocks)) + tail)[:limit]
 
 
+def _plain(text: str) -> str:
+    """What can be seen, in lines that fit on a page."""
+    return _LONG.sub(lambda line: f"{line[0]}\n", clean(_ANSI.sub("", text)))
+
+
 def _disarmed(text: str) -> str:
-    return _CLOSING.sub(rf"\1{_BREAK}\2", text)
+    text = _CLOSING.sub(rf"\1{_BREAK}\2", text)
+    for pattern, safe in (*_REFERENCES, *_DEFUSED):
+        text = pattern.sub(safe, text)
+    return text
 
 
 def _open(text: str) -> list[tuple[int, str]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import re
 
+import cmarkgfm
 import pytest
+from cmarkgfm.cmark import Options
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.command import parse
-from bot.domain.invisible import clean, find
 from bot.domain.markdown import Fence, defuse, fence, one_line, step, truncate
 
 B = "\u200b"
@@ -20,26 +22,41 @@ B = "\u200b"
     [
         ("Thanks @octocat and @org/team", f"Thanks @{B}octocat and @{B}org/team"),
         ("`@octocat` in code", f"`@{B}octocat` in code"),
-        ("_x_@octocat é@octocat", f"_x_@{B}octocat é@{B}octocat"),
-        ("&#64;octocat &lt;b&gt; a & b; c", f"&{B}#64;octocat &{B}lt;b&{B}gt; a & b; c"),
+        ("_x_@octocat é@octocat \\@octocat", f"_x_@{B}octocat é@{B}octocat \\@{B}octocat"),
+        ("&#64;octocat &lt;b&gt; a & b; c", f"&#{B}64;octocat &{B}lt;b&{B}gt; a & b; c"),
+        ("&commat;octocat &num;3", f"&{B}commat;octocat &{B}num;3"),
+        ("\uff20octocat \ufe6boctocat", "\uff20octocat \ufe6boctocat"),  # no mentions to GitHub
+        ("@\u200boctocat @\u2060octocat", f"@{B}octocat @{B}octocat"),
         ("@babel/core", f"@{B}babel/core"),
-        ("write to user@example.com", "write to user@example.com"),
+        ("write to user@example.com", f"write to user@{B}example.com"),
         ("a @ b", "a @ b"),
         ("<b>x</b> <!-- y --> 1 < 2", f"<{B}b>x<{B}/b> <{B}!-- y --{B}> 1 < 2"),
-        ("</details>", f"<{B}/details>"),
-        ("![x](https://evil.test/b.png)", f"!{B}[x](https://evil.test/b.png)"),
+        ("</details>\n--!>", f"<{B}/details>\n--{B}!>"),
+        ("![x](https://evil.test/b.png)", f"!{B}[x]{B}(https:{B}//evil.test/b.png)"),
+        ("![x][y]\n\n[y]: //evil.test/b", f"!{B}[x]{B}[y]\n\n[y]{B}: //evil.test/b"),
+        ("[https://good.test](https://evil.test)", f"[https:{B}//good.test]{B}(https:{B}//evil.test)"),
+        ("<https://evil.test> www.evil.test", f"<{B}https:{B}//evil.test> www{B}.evil.test"),
+        ("[^1]\n\n[^1]: note", f"[^1]\n\n[^1]{B}: note"),
         ("/lgtm\n  /approve a/b", f"/{B}lgtm\n  /{B}approve a/b"),
-        ("Fixes #2175, closes o/other#3", f"F{B}ixes #2175, c{B}loses o/other#3"),
-        ("resolved: GH-3", f"r{B}esolved: GH-3"),
-        ("fix https://github.test/o/r/issues/3", f"f{B}ix https://github.test/o/r/issues/3"),
-        ("Closes [this](https://github.test/o/r/issues/3)", f"C{B}loses [this](https://github.test/o/r/issues/3)"),
-        ("close **#3** and see #4", f"c{B}lose **#3** and see #4"),
+        ("\u00a0/merge\n.deploy\n!help\nbors r+", f"\u00a0/{B}merge\n.{B}deploy\n!{B}help\nbors{B} r+"),
+        ("a/b and / c", "a/b and / c"),
+        ("- [x] done\n1. [ ] not\n> - [X] y", f"- [{B}x] done\n1. [{B} ] not\n> - [{B}X] y"),
+        ("a[x] = b[0]", "a[x] = b[0]"),
+        ("Fixes #2175, closes o/other#3", f"F{B}ixes #{B}2175, c{B}loses o/other#{B}3"),
+        ("resolved: GH-3 or gh-4", f"r{B}esolved: GH-{B}3 or gh-{B}4"),
+        ("fix https://github.test/o/r/issues/3", f"f{B}ix https:{B}//github.test/o/r/issues/3"),
+        ("Closes [this](https://github.test/3)", f"C{B}loses [this]{B}(https:{B}//github.test/3)"),
+        ("close **#3** and see #4", f"c{B}lose **#{B}3** and see #{B}4"),
+        ("Fixes\n\n  #3", f"F{B}ixes\n\n  #{B}3"),
         ("it fixes the bug", "it fixes the bug"),
         ("a\0b\u202ec\U000e0041d\r\ne", "abcd\ne"),
+        ("\x1b[31mred\x1b[0m \x9b1mbold \x1b]8;;http://evil.test\x07link", "red bold link"),
         (
             "thumbs \U0001f44d\U0001f3fd \u2764\ufe0f \U0001f469\u200d\U0001f4bb",
             "thumbs \U0001f44d\U0001f3fd \u2764\ufe0f \U0001f469\u200d\U0001f4bb",
         ),
+        ("a [skip ci] b", f"a [{B}skip ci] b"),
+        ("x" * 2001, "x" * 2000 + "\nx"),
         ("```\ncode", "```\ncode\n```"),
         ("~~~~\ncode\n~~~", "~~~~\ncode\n~~~\n~~~~"),
         ("- ```\n  code", "- ```\n  code\n  ```"),
@@ -53,7 +70,10 @@ def test_what_github_would_act_on_is_broken_and_reads_the_same(text: str, safe: 
 
 
 def test_no_comment_marker_of_ours_can_be_forged() -> None:
-    assert "<!-- coder-bot" not in defuse("<!-- coder-bot:task=1 -->")
+    for forged in ("<!-- coder-bot:task=1 -->", "<!--coder-bot:task=1-->", "<!\u200b-- coder-bot:task=1 -->"):
+        assert "<!--" not in defuse(forged)
+    assert "<!-- coder-bot" not in fence("<!-- coder-bot:task=1 -->")
+    assert fence("<!-- other -->") == "```\n<!-- other -->\n```"
 
 
 @pytest.mark.parametrize(
@@ -86,12 +106,20 @@ def test_a_block_shows_no_terminal_colours() -> None:
     ("text", "limit", "line"),
     [
         ("  Mend\n the\tgap ", 120, "Mend the gap"),
-        ("Closes #4 for @bob", 120, f"C{B}loses #4 for @{B}bob"),
-        ("Fix #3: It breaks", 120, f"F{B}ix #3: It breaks"),
-        ("Fix #3: It closes #4", 120, f"F{B}ix #3: It c{B}loses #4"),
+        ("Closes #4 for @bob", 120, f"C{B}loses #{B}4 for @{B}bob"),
+        ("Fix #3: It breaks", 120, f"F{B}ix #{B}3: It breaks"),
+        ("Fix #3: It closes #4", 120, f"F{B}ix #{B}3: It c{B}loses #{B}4"),
+        ("o/other#3, GH-4, http://x.test/1", 120, f"o/other#{B}3, GH-{B}4, http:{B}//x.test/1"),
+        ("a [skip ci] [ci skip] [no ci]", 120, f"a [{B}skip ci] [{B}ci skip] [{B}no ci]"),
+        ("***NO_CI*** skip-checks: true", 120, f"***{B}NO_CI*** skip-checks{B}: true"),
+        ("arr[0] skips", 120, "arr[0] skips"),
+        ("<img src=//x.test> ![a](//x.test)", 120, f"<{B}img src=//x.test> !{B}[a]{B}(//x.test)"),
+        ("```sh", 120, f"{B}```sh"),
+        ("~" * 20, 10, f"{B}~~~~~~~~~"),
+        ("\x1b[31mred", 120, "red"),
         ("x" * 200, 10, "xxxxxxxxx…"),
         ("\u202e\0", 10, ""),
-        ("@" * 100, 10, f"@{B}@{B}@{B}@{B}@…"),
+        ("@a" * 100, 10, f"@{B}a@{B}a@{B}a…"),
     ],
 )
 def test_a_title_is_one_harmless_line(text: str, limit: int, line: str) -> None:
@@ -158,8 +186,7 @@ TEXTS = st.text() | st.lists(PIECES, max_size=30).map("".join)
 def test_any_text_becomes_harmless_and_defusing_twice_changes_nothing(text: str) -> None:
     safe = defuse(text)
     assert defuse(safe) == safe
-    assert not re.search(r"(?<![A-Za-z0-9])@[A-Za-z0-9]|<[A-Za-z/!?]|!\[|-->|&#?[A-Za-z0-9]{1,32};", safe)
-    assert not re.search(r"(?i)\b(?:close[sd]?|fix(?:es|ed)?|resolve[sd]?)\s+#\d", safe)
+    assert not re.search(r"@\w|<[A-Za-z/!?]|!\[|-->|&#?[A-Za-z0-9]{1,32};|#\d|://", safe)
     safe.encode()
     open_fence = None
     for line in safe.split("\n"):
@@ -186,20 +213,68 @@ def test_any_title_fits(text: str, limit: int) -> None:
     assert "\n" not in line
 
 
-@given(TEXTS)
-def test_cleaning_leaves_nothing_unseen_but_inside_emoji(text: str) -> None:
-    cleaned = clean(text)
-    assert clean(cleaned) == cleaned
-    assert find(re.sub("[\u200d\ufe0f]", "", cleaned)) is None
+EXTENSIONS = ["table", "autolink", "strikethrough", "tasklist"]
+MARKDOWN = frozenset(
+    [
+        *["p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong"],
+        *["del", "hr", "br", "table", "thead", "tbody", "tr", "th", "td"],
+    ]
+)
+"""What Markdown's own formatting makes."""
 
 
-def test_the_unseen_is_named() -> None:
-    assert find("a\u200bb") == "U+200B"
-    assert find("\ud800") == "U+D800"
-    assert find("seen\t\n") is None
+def rendered(text: str) -> str:
+    """As GitHub's own Markdown library has it, everything it can do switched on."""
+    options = Options.CMARK_OPT_UNSAFE | Options.CMARK_OPT_FOOTNOTES
+    return str(cmarkgfm.markdown_to_html_with_extensions(text, options=options, extensions=EXTENSIONS))
 
 
-@pytest.mark.parametrize("piece", ["@", "<details>", "```\n", "fixes ", "- ", "![", "&a", "fixes _", "\x1b]", "`\n"])
+def live(page: str) -> list[str]:
+    """What is on a page beside formatted text: links, images, boxes, HTML of any kind, mentions and references."""
+    tags = [tag for tag in re.findall(r"<[/!?]?([^\s>/]*)", page) if tag not in MARKDOWN]
+    text = html.unescape(re.sub(r"<[^>]*>", "", page))
+    return tags + re.findall(r"@\w[\w-]*|[\w./-]*#\d+|\bGH-\d+|https?://", text)
+
+
+ALIVE = [
+    "[a](https://evil.test)",
+    "![a](https://evil.test/x.png)",
+    "![a][b]\n\n[b]: https://evil.test",
+    "[b]\n\n[b]: https://evil.test 'x'",
+    "<https://evil.test>",
+    "https://evil.test www.evil.test",
+    "www.evil.test",
+    "<img src=x>",
+    "<a@evil.test> a@evil.test",
+    "@octocat",
+    "&#64;octocat",
+    "\\@octocat",
+    "- [x] done",
+    "x[^1]\n\n[^1]: y",
+    "o/r#3",
+    "GH-3",
+    "<!-- x -->",
+    "<?x?>",
+    "| a |\n|---|\n| ![x](y) |",
+]
+
+
+@pytest.mark.parametrize("text", ALIVE)
+def test_what_would_be_alive_on_githubs_page_is_not_once_it_is_defused(text: str) -> None:
+    assert live(rendered(text)), "the positive control"
+    assert live(rendered(defuse(text))) == []
+
+
+@given(st.lists(PIECES | st.sampled_from(ALIVE) | st.text(max_size=3), max_size=12).map("".join))
+def test_nothing_is_alive_on_the_page_of_any_text_once_it_is_defused(text: str) -> None:
+    page = rendered(f"Ours.\n\n{defuse(text)}\n\n- {one_line(text, 120)}\n\nOurs.")
+    assert live(page) == []
+    assert page.endswith("<p>Ours.</p>\n")
+
+
+@pytest.mark.parametrize(
+    "piece", ["@", "<details>", "```\n", "fixes ", "- ", "![", "&a", "fixes _", "\x1b]", "`\n", "- [", "[skip "]
+)
 def test_a_hostile_text_costs_no_more_than_its_length(piece: str) -> None:
     """The suite's time-out is what ends work that takes more than linear time."""
     text = piece * (100_000 // len(piece))
