@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot import app
 from bot.db.store import Store
-from bot.domain.errors import CoderError, SandboxError
+from bot.domain.errors import CoderError, GitHubError, SandboxError
+from bot.domain.task import Task
+from bot.pipeline import rules as recorded
 from bot.sandbox.protocol import SandboxProvider
 from bot.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One check. `fix` is empty where nothing needs mending."""
+    """One check. `fix` is empty where nothing needs mending; with `ok` it is a warning."""
 
     name: str
     ok: bool
@@ -34,6 +36,7 @@ async def examine(settings: Settings) -> list[Finding]:
         await _model(settings),
         _github(settings),
         _webhook(settings),
+        *await _publishing(settings),
     ]
 
 
@@ -120,3 +123,60 @@ def _webhook(settings: Settings) -> Finding:
         fix = "Set it to the secret in your GitHub App's webhook settings."
         return Finding(name="webhook", ok=False, detail="GITHUB_WEBHOOK_SECRET is not set.", fix=fix)
     return Finding(name="webhook", ok=True, detail="secret is set")
+
+
+async def _publishing(settings: Settings) -> list[Finding]:
+    """What is worth a warning in the rules that the newest tasks ran under; nothing where they can't be read, which
+    is another check's to say."""
+    store = Store(settings.database_url)
+    try:
+        tasks = {task.full_name: task for task in reversed(await store.tasks())}
+        rules = {name: recorded.of(await store.last_episode(task.id)) for name, task in tasks.items()}
+    except Exception:  # any driver's error means the same here
+        return []
+    finally:
+        await store.aclose()
+    at_once = [name for name, each in rules.items() if each.pull_request.publish == "at_once"]
+    wanting = [tasks[name] for name, each in rules.items() if each.paths.workflows == "approval"]
+    return [_at_once(at_once, is_known=bool(rules)), *(await _workflows(settings, wanting) if wanting else ())]
+
+
+def _at_once(names: Sequence[str], *, is_known: bool) -> Finding:
+    if is_known and not names:
+        return Finding(name="publishing", ok=True, detail="every repository's results wait for an approval")
+    where = f"in {_some(names)}" if names else "unless a repository's rules say otherwise"
+    detail = f"results are pushed at once {where}: its own CI runs them, with whatever secrets its workflows use"
+    fix = "`pull_request: {publish: after_approval}` in `.github/coder.yml` holds them until a person has looked."
+    return Finding(name="publishing", ok=True, detail=detail, fix=fix)
+
+
+async def _workflows(settings: Settings, tasks: Sequence[Task]) -> list[Finding]:
+    """Whether the App may write workflow files where the rules want it: GitHub is asked for a token that may, which
+    is given back at once."""
+    try:
+        github = app.github_app(settings)
+    except CoderError:
+        return []
+    lacking: list[str] = []
+    unknown: list[str] = []
+    for task in tasks:
+        try:
+            async with github.token(task.installation_id, task.name, {"workflows": "write"}):
+                pass
+        except GitHubError as exc:
+            (lacking if exc.status == 422 else unknown).append(task.full_name)
+    if not lacking and not unknown:
+        return [
+            Finding(name="workflows", ok=True, detail="the App may write workflow files where the rules allow it")
+        ]
+    if not lacking:
+        detail = f"whether the App may write workflow files is not known for {_some(unknown)}"
+        return [Finding(name="workflows", ok=True, detail=detail, fix=_LATER)]
+    detail = f"`paths.workflows: approval` in {_some(lacking)}, but the App has no permission to write workflow files"
+    fix = "Give the App `workflows: write`, and accept that for the installation; or take the rule out."
+    return [Finding(name="workflows", ok=True, detail=detail, fix=fix)]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

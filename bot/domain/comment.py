@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from bot.domain import gate
 from bot.domain.budget import Spend
 from bot.domain.episode import Code, Episode
+from bot.domain.gate import Finding
 from bot.domain.markdown import defuse, fence, one_line, truncate
 from bot.domain.task import State, Task
 
@@ -53,7 +56,7 @@ _NEXT = {
     Code.PERMISSION_DENIED: "Widen `grants` in `.github/coder.yml`, then `/coder retry`.",
     Code.BUDGET_EXCEEDED: "Raise the limit in `.github/coder.yml`, then `/coder retry`.",
     Code.LIMIT_EXCEEDED: "`/coder retry` goes on with a fresh allowance.",
-    Code.POLICY_REFUSED: "See `commands.allow` in `.github/coder.yml`, then `/coder retry`.",
+    Code.POLICY_REFUSED: "See `commands` and `paths` in `.github/coder.yml`; `/coder fix …` says what to leave out.",
     Code.STOPPED: "`/coder retry` goes on.",
 }
 
@@ -95,7 +98,8 @@ def status(
         parts.append(defuse(episode.summary))
     if receipt is not None and episode.attempts:
         parts.append(receipt_table(receipt))
-    if episode.code is not None and episode.code in _NEXT and not task.is_busy:
+    waits = task.is_busy or task.state is State.AWAITING_APPROVAL
+    if episode.code is not None and episode.code in _NEXT and not waits:
         parts.append(_NEXT[episode.code])
     parts.extend(notices)
     parts.append(f"<sub>{_spend(spent)} · asked for by {episode.requester}</sub>")
@@ -105,7 +109,8 @@ def status(
 def pull_request_body(task: Task, episode: Episode, receipt: Mapping[str, Any]) -> str:
     """What reviewers read first: what and why, then the receipt. Links the issue exactly once."""
     summary = defuse(episode.summary) or "See the issue."
-    body = truncate(f"{summary}\n\n{receipt_table(receipt)}", LIMIT - 500, "the rest was cut")
+    parts = [mind(receipt.get("findings", ())), _approved(episode), summary, receipt_table(receipt)]
+    body = truncate("\n\n".join(filter(None, parts)), LIMIT - 500, "the rest was cut")
     return f"Fixes #{task.number}\n\n{body}\n\n{task_marker(task.id)}"
 
 
@@ -117,6 +122,73 @@ def commit_message(task: Task, episode: Episode) -> str:
     return f"{pull_request_title(task, episode)}\n\nFor issue #{task.number}, asked for by {episode.requester}."
 
 
+def mind(findings: Sequence[Mapping[str, Any]]) -> str:
+    """What people should look at first, as a list; empty where there is nothing."""
+    if not findings:
+        return ""
+    return f"**Mind these:**\n\n{gate.listed([_finding(each) for each in findings])}"
+
+
+def refused(findings: Sequence[Finding]) -> str:
+    """What the model is told, once, of a change that may not be published. `is_refusal` knows it again."""
+    return (
+        f"{_REFUSED}:\n{gate.listed([each.text for each in findings])}\n"
+        "Undo that and keep the rest; say in the summary what a person has to do by hand. Then call `submit` again."
+    )
+
+
+def is_refusal(note: str | None) -> bool:
+    """Whether a note to the model says so."""
+    return any(part.startswith(_REFUSED) for part in (note or "").split("\n\n"))
+
+
+def refusal_reasons(findings: Sequence[Finding]) -> str:
+    """The same for people."""
+    return f"The change may not be published:\n{gate.listed([each.text for each in findings])}"
+
+
+def workflows_refused(workflows: Sequence[str], refusal: str) -> str:
+    """To people, when GitHub does not let the App publish workflow files."""
+    names = ", ".join(f"`{gate.shown(path)}`" for path in workflows[:5])
+    return (
+        f"The change has workflow files ({names}), and GitHub refused it, most likely because the App lacks the "
+        "permission `workflows: write`. Give it to the App, accept that for this installation, and say "
+        "`/coder approve` again; or say `/coder fix …` to have the rest without these files. "
+        f"{refusal}"
+    )
+
+
+def approval_marker(task_id: str, episode: int, tree: str) -> str:
+    """What the comment is found by that shows a result to be approved."""
+    return f"<!-- coder-bot:approval={task_id}/{episode}/{tree} -->"
+
+
+def approval(task: Task, episode: Episode, receipt: Mapping[str, Any], diff: Diff) -> str:
+    """The comment that shows a verified change before it is published anywhere."""
+    tree = str(receipt["tree"])
+    parts = [
+        f"✋ **Verified, and waiting for approval.** Nothing is published yet.\n\n{one_line(episode.title, 120)}",
+        mind(receipt.get("findings", ())),
+        truncate(receipt_table(receipt), 8_000, "the rest was cut"),
+        f"<details><summary>The change: {diff.files} file{'s' * (diff.files != 1)}</summary>\n\n"
+        f"{fence(diff.text, 'diff')}\n\n</details>",
+        f"⚠️ Too long to be shown whole here: {diff.left_out}." if diff.left_out else "",
+        f"`/coder approve` by anybody with write access publishes exactly the tree `{tree[:12]}`, and nothing that "
+        "comes later. `/coder fix …` goes on with the work, `/coder stop` ends it.",
+    ]
+    shown = "\n\n".join(filter(None, parts))
+    return f"{truncate(shown, LIMIT, 'the rest was cut')}\n\n{approval_marker(task.id, episode.number, tree)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
+    """A change as text; `left_out` says what did not fit, empty where all did."""
+
+    text: str
+    files: int
+    left_out: str = ""
+
+
 def receipt_table(receipt: Mapping[str, Any]) -> str:
     """The receipt as reviewers see it."""
     rows = [
@@ -125,7 +197,7 @@ def receipt_table(receipt: Mapping[str, Any]) -> str:
         for check in receipt["checks"]
     ]
     table = "\n".join(["| check | exit code | passed | failed | skipped |", "|---|---|---|---|---|", *rows])
-    reasons = "\n".join(f"- {defuse(reason)}" for reason in receipt["reasons"])
+    reasons = "\n".join(f"- {one_line(reason, 1000)}" for reason in receipt["reasons"])
     snapshot = receipt.get("snapshot")  # older receipts don't say
     start = f", started from snapshot `{snapshot['id']}` of commit `{snapshot['commit'][:12]}`" if snapshot else ""
     where = (
@@ -146,6 +218,17 @@ def feedback(reasons: tuple[str, ...], outputs: Mapping[str, str]) -> str:
     )
 
 
+_REFUSED = "Your change can't be published as it is"
+
+
+def _finding(finding: Mapping[str, Any]) -> str:
+    return one_line(str(finding["text"]), 1000)
+
+
+def _approved(episode: Episode) -> str:
+    return f"Approved for publishing by {episode.approved_by}." if episode.approved_by else ""
+
+
 def _headline(task: Task, episode: Episode) -> str:
     if task.needs_slot and task.is_busy:
         return "⏳ Waiting for a free sandbox: all that may run at once are in use. It goes on by itself."
@@ -158,7 +241,9 @@ def _headline(task: Task, episode: Episode) -> str:
         case State.VERIFYING:
             return "🔎 Verifying the change in a fresh sandbox."
         case State.AWAITING_APPROVAL:
-            return "✋ Verified. `/coder approve` by somebody with write access publishes exactly this change."
+            refusal = f"\n\n{_said(episode)}" if episode.code is not None else ""
+            approve = "`/coder approve` by somebody with write access publishes exactly the change that is shown"
+            return f"✋ Verified. {approve} in a comment of its own here.{refusal}"
         case State.IN_REVIEW if _is_good(episode):
             return f"🚀 Done: #{task.pull_request}."
         case State.CLOSED:

@@ -73,3 +73,9 @@ class Episode:
     summary: str = ""
     code: Code | None = None
     detail: str = ""
+    shown_tree: str | None = None
+    """The verified tree whose diff waits for somebody's word on the issue, since `shown_at` by GitHub's clock."""
+    shown_at: datetime | None = None
+    approved_tree: str | None = None
+    """The tree that `approved_by` has said may be published: that one, and no later one."""
+    approved_by: str | None = None

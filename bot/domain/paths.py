@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from bot.domain import invisible
 from bot.domain.errors import UserError
@@ -17,6 +17,10 @@ CONFIG_FILES = (".github/coder.yml", ".github/coder.yaml")
 
 # HFS+ ignores these when it compares names; `.g\u200cit` is `.git` there.
 _IGNORED_BY_HFS = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+# Windows keeps a second, short name for each longer one: `GIT~1` for `.git`. With many alike, its stem is a digest.
+_SHORT = re.compile(r"([^~.]{1,6})~\d+(?:\.([^.]{0,3}))?")
+_DIGEST = re.compile(r"gi[0-9a-f]{4}~\d(?:\..*)?")
+_HAVE_SHORT = (".git", ".github", ".gitmodules", "workflows", "coder.yaml")
 
 
 def resolve(path: str) -> str:
@@ -46,16 +50,27 @@ def resolve(path: str) -> str:
 
 
 def is_protected(path: str, globs: Sequence[str]) -> str | None:
-    """Why the agent may not write a (resolved) path, or None."""
+    """Why the agent may not write a (resolved) path, or None; whatever it is called, and whichever file system might
+    take that name for a protected one."""
     parts = _parts(path)
-    if any(part == ".git" or re.fullmatch(r"git~\d+", part) for part in parts):
+    if ".git" in parts:
         return "`.git` belongs to git"
-    if "/".join(parts) in CONFIG_FILES:
+    if "/".join(parts) in CONFIG_FILES or parts == [".github"]:
         return "the bot's own rules are changed by people"
-    for glob in globs:
-        if matches(path, glob):
-            return f"`paths.protected` names `{glob}`"
-    return None
+    glob = is_named(path, globs)
+    return f"`paths.protected` names `{glob}`" if glob else None
+
+
+def may_hold_protected(folder: str, globs: Sequence[str]) -> str | None:
+    """Why a folder (empty: the top one) must have no second name: a protected path is below it, or may come to be."""
+    parts = _parts(folder)
+    if not parts:
+        return "`.git` is in it"
+    for name in (*CONFIG_FILES, *globs):
+        fixed = list(takewhile(lambda part: not set("*?") & set(part), _parts(name)))
+        if "/" in name.strip("/") and fixed[: len(parts)] == parts:
+            return f"`{name}` is below it"
+    return is_protected(folder, globs)
 
 
 def is_workflow(path: str) -> bool:
@@ -63,17 +78,15 @@ def is_workflow(path: str) -> bool:
     return _parts(path)[:2] == [".github", "workflows"]
 
 
-def leads_out(word: str) -> bool:
-    """Whether a word of a command names, or holds behind `=`, `:`, `,` or a short option, a path outside of the
-    repository. A word that only looks like one counts as one."""
-    glued = [word[2:]] if word.startswith("-") else []
-    for piece in [*re.split("[=:,;]", word), *glued]:
-        path = piece.lstrip("@+!^<\"'(")
-        if path.startswith("~") or ".." in path.split("/"):
-            return True
-        if path.startswith("/") and path != ROOT and not path.startswith(f"{ROOT}/"):
-            return True
-    return False
+def is_submodules_file(path: str) -> bool:
+    """Whether git would read its submodules from this path."""
+    return _parts(path) == [".gitmodules"]
+
+
+def is_named(path: str, globs: Sequence[str]) -> str | None:
+    """The first of the globs that fits the path in some spelling of it."""
+    plain = "/".join(_parts(path))
+    return next((glob for glob in globs if matches(path, glob) or matches(plain, _caseless(glob))), None)
 
 
 def matches(path: str, glob: str) -> bool:
@@ -110,10 +123,22 @@ def _segment(glob: str) -> str:
 
 def _parts(path: str) -> list[str]:
     """The names in a path, as the most forgiving system splits and compares them."""
-    return [_folded(part) for part in re.split(r"[/\\]", path) if part not in ("", ".")]
+    return [folded for part in re.split(r"[/\\]", path) if (folded := _folded(part))]
 
 
 def _folded(part: str) -> str:
-    """A name as the most forgiving file system compares it: no case, no ignored characters, no trailing dots."""
-    plain = _IGNORED_BY_HFS.sub("", unicodedata.normalize("NFKC", part)).casefold()
-    return plain.split(":")[0].rstrip(". ")
+    """A name as the most forgiving file system compares it: no case, no ignored characters, no streams, no trailing
+    dots or blanks, and the long name where it is the short one of a name that matters here."""
+    plain = _caseless(_IGNORED_BY_HFS.sub("", part)).split(":")[0].rstrip(". ")
+    if short := _SHORT.fullmatch(plain):
+        stem, ending = short[1], short[2] or ""
+        for name in _HAVE_SHORT:
+            long, _, more = name.removeprefix(".").partition(".")
+            if (stem, ending) == (long[:6], more[:3]):
+                return name
+    return ".git" if _DIGEST.fullmatch(plain) else plain
+
+
+def _caseless(text: str) -> str:
+    """Also for look-alikes that become equal only in capitals, as a dotless i does."""
+    return unicodedata.normalize("NFKC", text).upper().casefold()

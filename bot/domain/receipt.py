@@ -79,6 +79,7 @@ class Receipt:
                 }
                 for check in self.evidence.checks
             ],
+            "findings": [finding.to_dict() for finding in self.evidence.findings],
             "model": self.model,
             "cost_usd": float(self.cost) if self.cost is not None else None,
             "created_at": self.created_at.isoformat(),

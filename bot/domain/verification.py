@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from bot.domain.gate import Finding, refused
 from bot.domain.report import Counts
 
 
@@ -34,6 +35,8 @@ class Evidence:
     checks: tuple[CheckResult, ...]
     problem: str | None = None
     """Why the checks could not be run at all."""
+    findings: tuple[Finding, ...] = ()
+    """What the patch gate has to say of the patch."""
 
 
 _SEAL = object()
@@ -75,6 +78,8 @@ Verdict = Passed | Failed | Unverified
 
 def judge(evidence: Evidence) -> Verdict:
     """The verdict on evidence, with the reasons in order of importance."""
+    if refusals := refused(evidence.findings):
+        return Unverified(reasons=tuple(each.text for each in refusals))
     if evidence.problem is not None:
         return Unverified(reasons=(evidence.problem,))
     if evidence.tree != evidence.expected_tree:

@@ -1,4 +1,6 @@
-"""From a `Passed` to a pull request: blobs, tree, commit, ref, each found if it is there already."""
+"""From a `Passed` to a pull request: blobs, tree, commit, ref, each found if it is there already.
+
+Where somebody has to approve it, it is shown on the issue first, and only the tree that was approved is published."""
 
 from __future__ import annotations
 
@@ -7,23 +9,26 @@ from dataclasses import replace
 import structlog
 
 from bot.db.store import Checkpoint
-from bot.domain import comment
+from bot.domain import comment, gate, paths
+from bot.domain.comment import Diff
 from bot.domain.config import Config
 from bot.domain.episode import Code, Episode
 from bot.domain.errors import GitHubError, UserError
-from bot.domain.patch import Patch
+from bot.domain.patch import Patch, unified
 from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.tree import Entry, publishable
 from bot.domain.verification import Passed, judge
-from bot.github.client import Repository, TreeEntry
+from bot.github.client import IssueComment, Repository, TreeEntry
+from bot.pipeline import audit, talk
 from bot.pipeline import rules as recorded
-from bot.pipeline import talk
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
 
 log = structlog.get_logger()
 
 PERMISSIONS = {"contents": "write", "issues": "write", "pull_requests": "write"}
+DIFF_LIMIT = 40_000
+"""Characters of a change that are shown for approval."""
 
 
 class PublishRefused(UserError):
@@ -31,7 +36,8 @@ class PublishRefused(UserError):
 
 
 async def run(deps: Deps, task_id: str) -> None:
-    """Leaves the task `in_review` with its pull request, or ended with a code. Running it again changes nothing."""
+    """Leaves the task `in_review` with its pull request, `awaiting_approval` with the change shown, or ended with a
+    code. Running it again changes nothing."""
     lease = await deps.store.lease(task_id)
     task = await deps.store.task(task_id)
     if task.state not in (State.VERIFYING, State.AWAITING_APPROVAL):
@@ -46,22 +52,104 @@ async def run(deps: Deps, task_id: str) -> None:
         await end(deps, lease, task, episode, Code.UNVERIFIED, "The newest change has no passing receipt.")
         return
     rules = recorded.of(episode)
+    findings = (*saved.evidence.findings, *gate.inspect_names(checkpoint.patch, rules))
+    if refused := gate.refused(findings):
+        await end(deps, lease, task, episode, Code.POLICY_REFUSED, comment.refusal_reasons(refused))
+        return
+    is_held = rules.pull_request.publish == "after_approval" or gate.is_held(findings)
+    if is_held and episode.approved_tree != verdict.tree:
+        if episode.shown_tree != verdict.tree:
+            await _show(deps, lease, task, episode, checkpoint, saved.document)
+        return
+    workflows = [path for path in checkpoint.patch.paths if paths.is_workflow(path)]
+    permissions = {**PERMISSIONS, "workflows": "write"} if workflows else PERMISSIONS
+    try:
+        async with deps.github.repository(
+            task.installation_id, task.owner, task.name, permissions=permissions
+        ) as repository:
+            told = replace(task, title=deps.redactor.redact(task.title))
+            receipt = deps.redactor.clean(saved.document)
+            published = await publish(repository, told, episode, checkpoint, verdict, rules, receipt)
+            task = replace(published, title=task.title)
+            done = replace(episode, code=Code.VERIFIED, detail=" ".join(verdict.reasons))
+            task = replace(task, state=State.IN_REVIEW, updated_at=deps.clock())
+            await _save(deps, lease, task, done)
+            try:
+                await talk.update(deps, repository, task, done)
+            except GitHubError as exc:
+                if exc.closed is None:
+                    raise
+                log.warning("a result could not be told", task=task.id, reason=str(exc))  # its pull request tells it
+    except PublishRefused as exc:
+        await end(deps, lease, task, episode, Code.WRITE_REFUSED, str(exc))
+    except GitHubError as exc:
+        if exc.retryable or not workflows or exc.status not in (403, 404, 422) or task.state is State.IN_REVIEW:
+            raise
+        # The approval is spent, the result is not: it waits to be approved again.
+        unapproved = replace(episode, approved_tree=None, approved_by=None)
+        detail = comment.workflows_refused(workflows, str(exc))
+        waits = State.AWAITING_APPROVAL
+        await end(deps, lease, task, unapproved, Code.WRITE_REFUSED, detail, state=waits)
+
+
+async def _show(
+    deps: Deps, lease: Lease, task: Task, episode: Episode, checkpoint: Checkpoint, receipt: dict[str, object]
+) -> None:
+    """The change and its receipt as a comment, once; from then on it can be approved."""
+    tree = str(receipt["tree"])
+    marker = comment.approval_marker(task.id, episode.number, tree)
     async with deps.github.repository(
-        task.installation_id, task.owner, task.name, permissions=PERMISSIONS
+        task.installation_id, task.owner, task.name, permissions={"contents": "read", "issues": "write"}
     ) as repository:
-        try:
-            task = await publish(repository, task, episode, checkpoint, verdict, rules, saved.document)
-        except PublishRefused as exc:
-            await end(deps, lease, task, episode, Code.WRITE_REFUSED, str(exc))
-            return
-        done = replace(episode, code=Code.VERIFIED, detail=" ".join(verdict.reasons))
-        task = replace(task, state=State.IN_REVIEW, updated_at=deps.clock())
-        await _save(deps, lease, task, done)
-        await talk.update(deps, repository, task, done)
+        shown = await _find(repository, task.number, marker)
+        if shown is None:
+            body = comment.approval(task, episode, receipt, await _diff(repository, checkpoint))
+            await repository.create_comment(task.number, deps.redactor.redact(body))
+            shown = await _find(repository, task.number, marker)
+    if shown is None:
+        raise GitHubError("GitHub does not show the comment with the change yet.", retryable=True)
+    log.info("waits for approval", task=task.id, tree=tree)
+    waiting = replace(task, state=State.AWAITING_APPROVAL, updated_at=deps.clock())
+    asked = replace(episode, shown_tree=tree, shown_at=shown.created_at, approved_tree=None, approved_by=None)
+    await deps.store.save(lease, waiting, asked, stage=Stage.CLEANUP, now=deps.clock())
+    deps.engine.wake()
+
+
+async def _find(repository: Repository, number: int, marker: str) -> IssueComment | None:
+    found = await repository.comments(number)
+    return next((each for each in found if each.by_this_app and marker in each.body), None)
+
+
+async def _diff(repository: Repository, checkpoint: Checkpoint) -> Diff:
+    """As much of the change as a comment takes, beside what GitHub itself has as the base."""
+    changes, lines, size = checkpoint.patch.changes, list[str](), 0
+    for files, change in enumerate(changes):
+        for line in unified(change, await _before(repository, change.path, checkpoint.base_sha)):
+            size += len(line) + 1
+            if size > DIFF_LIMIT:
+                left = f"{files} of {len(changes)} files are whole; look at the rest before you approve it"
+                return Diff(text="\n".join(lines), files=len(changes), left_out=left)
+            lines.append(line)
+    return Diff(text="\n".join(lines), files=len(changes))
+
+
+async def _before(repository: Repository, path: str, base: str) -> bytes | None:
+    try:
+        return await repository.read_file(path, base)
+    except UserError as exc:  # a link, or a file that is too large
+        return f"({exc})".encode()
 
 
 async def _save(deps: Deps, lease: Lease, task: Task, episode: Episode) -> None:
-    log.info("published", task=task.id, pull_request=task.pull_request, head=task.head_sha)
+    audit.note(
+        "published",
+        task=task.id,
+        repository=task.full_name,
+        pull_request=task.pull_request,
+        head=task.head_sha,
+        by=episode.requester,
+        approved_by=episode.approved_by,
+    )
     await deps.store.save(lease, task, episode, stage=Stage.CLEANUP, now=deps.clock())
     deps.engine.wake()
 

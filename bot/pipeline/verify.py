@@ -11,11 +11,12 @@ import structlog
 
 from bot.agent.tools import run_line
 from bot.db.store import SandboxRecord
-from bot.domain import comment, detect, report
+from bot.domain import comment, detect, gate, report
 from bot.domain.config import Check, Config
 from bot.domain.detect import Detected, is_manifest
 from bot.domain.episode import Code, Episode
 from bot.domain.errors import InfraError, SandboxError
+from bot.domain.gate import Finding
 from bot.domain.patch import Patch
 from bot.domain.receipt import Receipt, Snapshot
 from bot.domain.task import Lease, Stage, State, Task
@@ -25,13 +26,14 @@ from bot.domain.verification import CheckResult, Evidence, Failed, Passed, Unver
 from bot.pipeline import rules as recorded
 from bot.pipeline import talk, warm
 from bot.pipeline.deps import Deps
+from bot.pipeline.ending import refuse
 from bot.pipeline.provision import place
 from bot.pipeline.registries import RegistryUnknown, hosts
 from bot.pipeline.setup import SetupFailed, detected, image, set_up, spec
 from bot.pipeline.warm import Job
 from bot.sandbox import workspace
 from bot.sandbox.protocol import Sandbox
-from bot.sandbox.workspace import Origin, PatchRefused, Remote, tail
+from bot.sandbox.workspace import Origin, PatchRefused, tail
 
 REPORT_LIMIT = 4 * 1024 * 1024
 OUTPUT_KEPT = 6_000
@@ -49,6 +51,9 @@ class Candidate:
     base: str
     patch: Patch
     rules: Config
+    redact: Callable[[str], str]
+    listed: frozenset[str] | None = None
+    """What the operator lets network lists name; None: anything."""
 
     @property
     def changes_manifests(self) -> bool:
@@ -70,14 +75,26 @@ async def run(deps: Deps, task_id: str) -> None:
         return  # decided already; what follows is due in the same transaction
     rules = recorded.of(episode)
     job = Job(deps=deps, lease=lease, task=task, episode=episode, rules=rules)
-    candidate = Candidate(origin=None, base=checkpoint.base_sha, patch=checkpoint.patch, rules=rules)
+    candidate = Candidate(
+        origin=None,
+        base=checkpoint.base_sha,
+        patch=checkpoint.patch,
+        rules=rules,
+        redact=deps.redactor.redact,
+        listed=deps.ceilings.hosts,
+    )
     fresh = await _from_snapshot(job, candidate) or await _from_nothing(job, candidate)
+    refused = gate.refused(fresh.trees.findings)
     try:
-        evidence = await examine(fresh.sandbox, candidate, fresh.trees, fresh.checks, redact=deps.redactor.redact)
+        evidence = None if refused else await examine(fresh.sandbox, candidate, fresh.trees, fresh.checks)
     finally:
         await fresh.sandbox.aclose()
         await deps.provider.kill(fresh.sandbox.id)
     await deps.store.forget_sandbox(fresh.record.name)
+    if evidence is None:
+        current = replace(await deps.store.task(task_id), updated_at=deps.clock())
+        await refuse(deps, lease, current, await deps.store.last_episode(task_id), rules, refused)
+        return
     receipt = await _receipt(deps, task, episode, evidence, fresh)
     await _conclude(deps, lease, task, episode, rules, receipt, checkpoint.id)
 
@@ -90,6 +107,8 @@ class Trees:
     built: str
     expected: str
     files: tuple[TreeEntry, ...]
+    findings: tuple[Finding, ...]
+    """The patch gate's; what it refuses is not built, let alone run."""
     is_set_up: bool = False
 
 
@@ -133,7 +152,7 @@ async def _from_snapshot(job: Job, candidate: Candidate) -> _Fresh | None:
 
 
 async def _from_nothing(job: Job, candidate: Candidate) -> _Fresh:
-    deps, task = job.deps, job.task
+    deps = job.deps
     record = job.record("verify")
     await deps.store.put_sandbox(job.lease, record)
     sandbox = await deps.provider.create(spec(deps, job.lease, "verify", job.rules))
@@ -141,9 +160,8 @@ async def _from_nothing(job: Job, candidate: Candidate) -> _Fresh:
         image_id = await deps.provider.image_id(image(deps, job.rules))
         record = replace(record, provider_id=sandbox.id, image_id=image_id)
         await deps.store.put_sandbox(job.lease, record)
-        async with deps.github.token(task.installation_id, task.name, {"contents": "read"}) as token:
-            origin = Remote(url=task.clone_url, token=token)
-            trees, checks = await prepare(sandbox, replace(candidate, origin=origin))
+        await warm.clone(job, sandbox, candidate.base)
+        trees, checks = await _cloned(sandbox, candidate)
     except BaseException:
         await sandbox.aclose()
         await deps.provider.kill(sandbox.id)
@@ -152,23 +170,36 @@ async def _from_nothing(job: Job, candidate: Candidate) -> _Fresh:
 
 
 async def prepare(sandbox: Sandbox, candidate: Candidate) -> tuple[Trees, tuple[Check, ...]]:
-    """Fetches the base into a pristine sandbox and builds the candidate's tree there, before anything is run. The
-    token of the origin is not needed afterwards."""
+    """Brings the base into a pristine sandbox and builds the candidate's tree there, before anything is run."""
     assert candidate.origin is not None
     await workspace.clone(sandbox, candidate.origin, candidate.base, timeout_s=candidate.rules.timeouts.clone)
+    return await _cloned(sandbox, candidate)
+
+
+async def _cloned(sandbox: Sandbox, candidate: Candidate) -> tuple[Trees, tuple[Check, ...]]:
     trees = await _build(sandbox, candidate, await workspace.listing(sandbox, candidate.base))
     return trees, _checks(candidate, await detected(sandbox))
 
 
+async def inspect(sandbox: Sandbox, candidate: Candidate, base: tuple[TreeEntry, ...]) -> tuple[Finding, ...]:
+    """What the patch gate says of a candidate, as the sandbox has its base."""
+    before = await workspace.texts(sandbox, gate.needed(candidate.patch, base))
+    found = gate.inspect(candidate.patch, base, before, candidate.rules, gate.kinds(candidate.redact))
+    return tuple(replace(each, path=candidate.redact(each.path), said=candidate.redact(each.said)) for each in found)
+
+
 async def _build(sandbox: Sandbox, candidate: Candidate, base: tuple[TreeEntry, ...]) -> Trees:
     """The candidate's tree, in a sandbox whose git directory is untouched; the base's files are checked out."""
+    findings = await inspect(sandbox, candidate, base)
+    if gate.refused(findings):
+        return Trees(built="", expected="", files=(), findings=findings)
     try:
         expected = tree_id(base, candidate.patch)
     except ValueError as exc:
         raise PatchRefused(f"The change can't be published: {exc}.") from exc
     built = await workspace.build_tree(sandbox, candidate.base, candidate.patch)
     await workspace.check_out_exactly(sandbox, candidate.base, base)
-    return Trees(built=built, expected=expected, files=_patched(base, candidate.patch))
+    return Trees(built=built, expected=expected, files=_patched(base, candidate.patch), findings=findings)
 
 
 def _patched(base: tuple[TreeEntry, ...], patch: Patch) -> tuple[TreeEntry, ...]:
@@ -185,25 +216,22 @@ def _checks(candidate: Candidate, found: Detected) -> tuple[Check, ...]:
     return detect.applied(candidate.rules, found)[1]
 
 
-async def examine(
-    sandbox: Sandbox,
-    candidate: Candidate,
-    trees: Trees,
-    checks: tuple[Check, ...],
-    *,
-    redact: Callable[[str], str],
-) -> Evidence:
-    """Set-up, then the checks on exactly the candidate's tree, without a network unless the rules list one."""
-    evidence = Evidence(base=candidate.base, tree=trees.built, expected_tree=trees.expected, checks=())
-    if trees.built != trees.expected:
+async def examine(sandbox: Sandbox, candidate: Candidate, trees: Trees, checks: tuple[Check, ...]) -> Evidence:
+    """Set-up, then the checks on exactly the candidate's tree, without a network unless the rules list one. What the
+    patch gate refuses is not run."""
+    redact = candidate.redact
+    evidence = Evidence(
+        base=candidate.base, tree=trees.built, expected_tree=trees.expected, checks=(), findings=trees.findings
+    )
+    if trees.built != trees.expected or gate.refused(trees.findings):
         return evidence
     try:
         allowed = await hosts(sandbox, candidate.rules.network.checks)
         if not candidate.changes_manifests and not trees.is_set_up:
-            await set_up(sandbox, candidate.rules, await detected(sandbox))
+            await set_up(sandbox, candidate.rules, await detected(sandbox), listed=candidate.listed)
         await workspace.check_out_exactly(sandbox, trees.built, trees.files)
         if candidate.changes_manifests:
-            await set_up(sandbox, candidate.rules, await detected(sandbox))
+            await set_up(sandbox, candidate.rules, await detected(sandbox), listed=candidate.listed)
             await workspace.check_out_exactly(sandbox, trees.built, trees.files)
     except (SetupFailed, RegistryUnknown) as exc:
         return replace(evidence, problem=redact(str(exc)))
@@ -274,10 +302,8 @@ async def _conclude(
     task = replace(await deps.store.task(task.id), updated_at=now)
     log.info("verdict", task=task.id, verdict=receipt.verdict.name, reasons=receipt.verdict.reasons)
     match receipt.verdict:
-        case Passed() if rules.pull_request.publish == "after_approval":
-            task, stage = replace(task, state=State.AWAITING_APPROVAL), None
         case Passed():
-            stage = Stage.PUBLISH
+            stage = Stage.PUBLISH  # which shows it first, where somebody has to approve it
         case Failed(reasons=reasons) if episode.attempts < rules.limits.attempts:
             outputs = {c.name: c.output for c in receipt.evidence.checks if c.exit_code or c.timed_out}
             episode = replace(episode, feedback=comment.feedback(reasons, outputs))

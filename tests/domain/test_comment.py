@@ -9,7 +9,9 @@ import pytest
 
 from bot.domain import comment
 from bot.domain.budget import Spend
+from bot.domain.comment import Diff
 from bot.domain.episode import Code
+from bot.domain.gate import Finding
 from bot.domain.task import State
 from tests.domain.test_task import in_state, started
 
@@ -137,3 +139,62 @@ def test_feedback_shows_the_failing_output_as_it_is() -> None:
     text = comment.feedback(("`tests` failed.",), {"tests": "E  assert 1 == 2"})
     assert "E  assert 1 == 2" in text
     assert "submit" in text
+
+
+REFUSED = Finding(
+    action="refuse", kind="secret", path="a@b.txt", line=3, said="adds what looks like a secret (a key)"
+)
+
+
+def test_what_the_gate_names_stands_on_top_of_the_pull_request() -> None:
+    task, episode = started()
+    episode = replace(episode, summary="Why it broke.", approved_by="bob")
+    body = comment.pull_request_body(task, episode, {**RECEIPT, "findings": [REFUSED.to_dict()]})
+    top, _, rest = body.partition("Why it broke.")
+    assert top.startswith("Fixes #3\n\n**Mind these:**\n\n- `a@")
+    assert "line 3 adds what looks like a secret" in top
+    assert "Approved for publishing by bob." in top
+    assert "Receipt: Passed" in rest
+    assert "Mind these" not in comment.pull_request_body(task, episode, {**RECEIPT, "findings": []})
+
+
+def test_a_refusal_is_known_again_by_what_the_model_was_told() -> None:
+    told = comment.refused([REFUSED])
+    assert "`a@b.txt` line 3 adds what looks like a secret (a key)" in told
+    assert "call `submit` again" in told
+    assert comment.is_refusal(told)
+    assert comment.is_refusal(f"The sandbox was lost.\n\n{told}")
+    assert not comment.is_refusal(None)
+    assert not comment.is_refusal(comment.feedback(("`tests` failed.",), {"tests": told}))
+    assert "`a@b.txt` line 3" in comment.refusal_reasons([REFUSED])
+
+
+def test_what_waits_for_approval_is_shown_with_its_receipt() -> None:
+    task, episode = started()
+    receipt = {**RECEIPT, "findings": [REFUSED.to_dict()]}
+    text = comment.approval(
+        task, replace(episode, title="Mend @it"), receipt, Diff(text="-a\n+```\n+</details>", files=1)
+    )
+    assert "Nothing is published yet" in text
+    assert "@it" not in text
+    assert "**Mind these:**" in text
+    assert "Receipt: Passed" in text
+    assert "````diff\n-a\n+```\n+</details>\n````\n\n</details>" in text
+    assert f"exactly the tree `{'t' * 12}`" in text
+    assert "Too long" not in text
+    assert text.endswith(comment.approval_marker("t1", 1, "t" * 40))
+    long = comment.approval(task, episode, RECEIPT, Diff(text="+x\n" * 30_000, files=2, left_out="1 of 2 files"))
+    assert "2 files" in long
+    assert len(long) < 65_536
+    cut = comment.approval(task, episode, RECEIPT, Diff(text="+x", files=2, left_out="1 of 2 files are whole"))
+    assert "Too long to be shown whole here: 1 of 2 files are whole." in cut
+
+
+def test_a_result_that_github_refused_can_be_approved_again() -> None:
+    task = in_state(State.AWAITING_APPROVAL)
+    detail = comment.workflows_refused([".github/workflows/ci.yml"], "GitHub answered 403.")
+    text = comment.status(task, replace(started()[1], code=Code.WRITE_REFUSED, detail=detail), SPENT, RECEIPT)
+    assert "`workflows: write`" in text
+    assert "`.github/workflows/ci.yml`" in text
+    assert "`/coder approve` again" in text
+    assert "/coder retry" not in text

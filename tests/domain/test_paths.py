@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain.errors import UserError
-from bot.domain.paths import LIMIT, is_protected, is_workflow, leads_out, matches, resolve
+from bot.domain.paths import (
+    LIMIT,
+    is_named,
+    is_protected,
+    is_submodules_file,
+    is_workflow,
+    matches,
+    may_hold_protected,
+    resolve,
+)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +96,14 @@ def test_any_other_path_is_refused_with_the_reason(path: str, said: str) -> None
         ".GitHub/CODER.yml",
         "./.github//coder.yml",
         ".github./coder.yml ",
+        ".github",
+        "GITHUB~1/coder.yml",
+        ".github/CODER~1.YAM",
+        "gi7eba~1/config",
+        ".g\u0131t/config",
+        ".git\u2026/config",
+        ".gi\uff54hub/coder.yml",
+        ".github:x/coder.yml::$DATA",
     ],
 )
 def test_git_and_the_bots_own_rules_are_protected_in_every_spelling(path: str) -> None:
@@ -94,7 +111,17 @@ def test_git_and_the_bots_own_rules_are_protected_in_every_spelling(path: str) -
 
 
 @pytest.mark.parametrize(
-    "path", [".gitignore", ".github/coder.yml.md", "a/.github/coder.yml", "git/x", "x.git/y", ".github/CODEOWNERS"]
+    "path",
+    [
+        "git~x/config",
+        "gi7eba/x",
+        ".gitignore",
+        ".github/coder.yml.md",
+        "a/.github/coder.yml",
+        "git/x",
+        "x.git/y",
+        ".github/CODEOWNERS",
+    ],
 )
 def test_names_that_only_look_alike_are_not(path: str) -> None:
     assert is_protected(path, ()) is None
@@ -103,6 +130,54 @@ def test_names_that_only_look_alike_are_not(path: str) -> None:
 def test_a_configured_glob_protects_and_is_named() -> None:
     assert is_protected("migrations/1.sql", ["docs/**", "migrations/**"]) == "`paths.protected` names `migrations/**`"
     assert is_protected("src/a.py", ["migrations/**"]) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "Migrations/1.sql",
+        "./migrations//1.sql",
+        "migrations./1.sql",
+        "migrations /1.sql",
+        "\uff4digrations/1.sql",
+        "migrations\\1.sql",
+        "migr\u200dations/1.sql",
+        "migrations::$INDEX_ALLOCATION/1.sql",
+    ],
+)
+def test_a_configured_glob_protects_in_every_spelling(path: str) -> None:
+    assert is_protected(path, ["migrations/**"])
+    assert is_named(path, ["other", "MIGRATIONS/**"]) == "MIGRATIONS/**"
+
+
+@pytest.mark.parametrize(
+    ("folder", "holds"),
+    [
+        ("", True),
+        (".github", True),
+        (".GitHub.", True),
+        (".git", True),
+        (".git/hooks", True),
+        ("migrations", True),
+        ("MIGRATIONS/old", True),
+        ("a", True),
+        ("a/b", True),
+        ("a/b/c", True),
+        ("a/x", False),
+        ("docs", False),
+        ("migrations2", False),
+        (".github/workflows", False),
+    ],
+)
+def test_a_folder_that_may_hold_something_protected_is_known(folder: str, holds: bool) -> None:
+    assert bool(may_hold_protected(folder, ["migrations/**", "a/b/c/*.sql", "*.lock"])) is holds
+
+
+def test_the_file_of_submodules_is_known() -> None:
+    assert is_submodules_file("./.GITMODULES")
+    assert is_submodules_file("GITMOD~1")
+    assert not is_submodules_file("docs/.gitmodules")
+    assert not is_submodules_file("GITMOX~1")
 
 
 @pytest.mark.parametrize(
@@ -158,35 +233,6 @@ def test_a_hostile_glob_costs_no_more_than_its_length() -> None:
 )
 def test_workflow_files_are_known(path: str, is_one: bool) -> None:
     assert is_workflow(path) is is_one
-
-
-@pytest.mark.parametrize(
-    ("word", "out"),
-    [
-        ("src/a.py", False),
-        ("/workspace/repo", False),
-        ("/workspace/repo/a", False),
-        ("HEAD~1", False),
-        ("main..HEAD", False),
-        ("./...", False),
-        ("--opt=src", False),
-        ("/workspace/repo2/a", True),
-        ("/etc", True),
-        ("a/../../b", True),
-        ("..", True),
-        ("~", True),
-        ("--opt=/etc", True),
-        ("--opt=~/x", True),
-        ("-I/etc", True),
-        ("-I../x", True),
-        ("@/etc/args", True),
-        ("a,/etc", True),
-        ("HEAD:../x", True),
-        ("http://evil.test", True),
-    ],
-)
-def test_a_word_that_names_a_path_outside_is_known(word: str, out: bool) -> None:
-    assert leads_out(word) is out
 
 
 @given(st.text(st.sampled_from("./\\~:a b\0\u200c-")) | st.text())

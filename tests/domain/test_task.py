@@ -118,11 +118,51 @@ def test_stop_ends_the_episode_and_keeps_the_task(state: State) -> None:
     assert "@alice" in decision.episode.detail
 
 
+SHOWN = replace(started()[1], shown_tree="t" * 40, shown_at=NOW)
+
+
+def test_an_approval_is_for_the_tree_that_was_shown() -> None:
+    waiting = in_state(State.AWAITING_APPROVAL)
+    decision = decide(request(commands.Approve()), task=waiting, last=SHOWN, now=NOW)
+    assert decision.stage is Stage.PUBLISH
+    assert decision.task == waiting
+    assert decision.episode == replace(SHOWN, approved_tree="t" * 40, approved_by="alice")
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (started()[1], "before the change was shown"),
+        (replace(SHOWN, shown_at=NOW + timedelta(seconds=1)), "before the change was shown"),
+        (replace(SHOWN, approved_tree="t" * 40, approved_by="bob"), "bob has approved this already"),
+    ],
+)
+def test_an_approval_of_what_was_not_shown_or_is_approved_already_changes_nothing(last: Episode, said: str) -> None:
+    decision = decide(request(commands.Approve()), task=in_state(State.AWAITING_APPROVAL), last=last, now=NOW)
+    assert (decision.task, decision.episode, decision.stage) == (None, None, None)
+    assert said in (decision.answer or "")
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - {State.AWAITING_APPROVAL}))
+def test_what_does_not_wait_can_not_be_approved(state: State) -> None:
+    decision = decide(request(commands.Approve()), task=in_state(state), last=SHOWN, now=NOW)
+    assert decision.stage is None
+    assert "nothing to approve" in (decision.answer or "")
+
+
+def test_going_on_while_it_waits_makes_an_episode_that_nobody_has_approved() -> None:
+    approved = replace(SHOWN, approved_tree="t" * 40, approved_by="bob")
+    decision = decide(
+        request(commands.Fix(text="more")), task=in_state(State.AWAITING_APPROVAL), last=approved, now=NOW
+    )
+    assert decision.episode is not None
+    assert (decision.episode.shown_tree, decision.episode.approved_tree) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("command", "fits", "stage"),
     [
         (commands.Finish(), State.WORKING, None),
-        (commands.Approve(), State.AWAITING_APPROVAL, Stage.PUBLISH),
         (commands.Stop(), State.WORKING, Stage.CLEANUP),
     ],
 )
