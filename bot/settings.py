@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from bot.domain.commands_policy import rule_problem
+from bot.domain.config_values import read_network
 from bot.domain.errors import UserError
+from bot.llm.spec import parse_spec
 
 
 class Settings(BaseModel):
@@ -32,6 +36,8 @@ class Settings(BaseModel):
     """Further images that repositories may name, separated by commas."""
     coder_model: str | None = None
     """A model SPEC; default: `openai:gpt-5` when OPENAI_API_KEY is there."""
+    coder_models: tuple[str, ...] = ()
+    """Further SPECs that repositories may choose by `model.name`, separated by commas."""
     coder_prices: dict[str, tuple[Decimal, Decimal, Decimal]] = Field(default_factory=dict)
     """JSON: model name to US dollars a million tokens of input, output and cached input."""
     coder_private_hosts: frozenset[str] = frozenset()
@@ -53,6 +59,13 @@ class Settings(BaseModel):
     """Bytes a sandbox's workspace may be given by a repository."""
     coder_network: Literal["none", "allowlist"] = "allowlist"
     """`none`: sandboxes reach no host but the one they clone from, whatever a repository's config lists."""
+    coder_network_hosts: frozenset[str] | None = None
+    """What repositories may name in their network lists, separated by commas: hosts, `*.` wildcards and package
+    managers; default: anything."""
+    coder_allow_commands: bool = True
+    """Whether repositories may allow programs beyond the presets (`commands.allow`)."""
+    coder_deny_commands: tuple[str, ...] = ()
+    """Commands that no repository can allow, as in `commands.deny`, separated by `;` or line ends."""
     coder_snapshot_disk: int = Field(default=10 * 1024**3, ge=0)
     """Bytes for snapshots, from which sandboxes start warm; 0: none are made."""
     coder_max_duration: int = Field(default=2 * 3600, ge=60)
@@ -61,6 +74,26 @@ class Settings(BaseModel):
     """US dollars a task may be given by a repository."""
     coder_max_memory: int = Field(default=8 * 1024**3, ge=64 * 1024**2)
     """Bytes of memory a sandbox may be given by a repository."""
+    coder_max_cpus: Decimal = Field(default=Decimal(8), gt=0)
+    """CPUs a sandbox may be given by a repository."""
+    coder_max_retention: int = Field(default=30 * 86400, ge=60)
+    """Seconds a repository may have the paused sandbox of an open task kept."""
+    coder_max_steps: int = Field(default=400, ge=1)
+    """Steps an episode may be given by a repository."""
+    coder_max_tool_calls: int = Field(default=2_000, ge=1)
+    """Tool calls an episode may be given by a repository."""
+    coder_max_tokens: int = Field(default=20_000_000, ge=1)
+    """Tokens a task may be given by a repository."""
+    coder_max_attempts: int = Field(default=20, ge=1)
+    """Verifications an episode may be given by a repository."""
+    coder_max_files: int = Field(default=1_000, ge=1)
+    """Files a repository may let one patch change."""
+    coder_max_patch: int = Field(default=10 * 1024**2, ge=1024)
+    """Bytes a repository may let one patch have."""
+    coder_metrics_port: int | None = Field(default=None, ge=1, le=65535)
+    """Where Prometheus finds `/metrics`; default: nowhere."""
+    coder_metrics_host: str = "127.0.0.1"
+    """The address that listens there."""
     github_api_url: str = "https://api.github.com"
     github_app_id: int | None = None
     github_private_key: SecretStr | None = None
@@ -76,6 +109,29 @@ class Settings(BaseModel):
     """Where such a service's sandboxes are reached; default: where E2B's are."""
     coder_e2b_plan: Literal["hobby", "pro"] = "hobby"
     """Of the E2B account: how long sandboxes may live there, and how many at once."""
+
+    @field_validator("coder_network_hosts")
+    @classmethod
+    def _are_hosts(cls, value: frozenset[str] | None) -> frozenset[str] | None:
+        return None if value is None else frozenset(map(read_network, value))
+
+    @field_validator("coder_models")
+    @classmethod
+    def _are_specs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for spec in value:
+            try:
+                parse_spec(spec)
+            except UserError as exc:
+                raise ValueError(str(exc)) from exc
+        return value
+
+    @field_validator("coder_deny_commands")
+    @classmethod
+    def _are_rules(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for rule in value:
+            if problem := rule_problem(rule):
+                raise ValueError(f"`{rule}`: {problem}")
+        return value
 
     @property
     def sandbox(self) -> Literal["docker", "e2b"]:
@@ -94,10 +150,25 @@ class Settings(BaseModel):
         return self.coder_model or ("openai:gpt-5" if self.openai_api_key else None)
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The SPECs that repositories may choose from, the operator's own first."""
+        return tuple(dict.fromkeys(filter(None, (self.model, *self.coder_models))))
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """Exact values that must never leave the process."""
         held = (self.github_private_key, self.github_webhook_secret, self.openai_api_key, self.e2b_api_key)
         return tuple(secret.get_secret_value() for secret in held if secret)
+
+
+_LISTS = {
+    "coder_images": ",",
+    "coder_models": ",",
+    "coder_network_hosts": ",",
+    "coder_private_hosts": ",",
+    "coder_deny_commands": "[;\n]",
+}
+"""The settings that are lists, and what separates their items."""
 
 
 def load(environment: Mapping[str, str] | None = None) -> Settings:
@@ -111,9 +182,9 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
             except OSError as exc:
                 raise UserError(f"{name.upper()}_FILE can't be read: {exc.strerror}.") from exc
     parsed: dict[str, object] = dict(known)
-    for name in ("coder_images", "coder_private_hosts"):
+    for name, separator in _LISTS.items():
         if name in known:
-            parsed[name] = frozenset(item.strip() for item in known[name].split(",") if item.strip())
+            parsed[name] = tuple(item.strip() for item in re.split(separator, known[name]) if item.strip())
     try:
         if "coder_prices" in known:
             return Settings.model_validate(parsed | {"coder_prices": _json(known["coder_prices"])})

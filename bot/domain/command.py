@@ -132,9 +132,14 @@ _BLOCK = re.compile(
 )
 # What a quoted line can be without leaving a paragraph open at its end.
 _NO_PARAGRAPH = re.compile(r" {0,3}(?:#{1,6}(?:\s|$)|(?:[-*_][ \t]*){3,}$)")
+# A line that only draws one, makes a heading of what is above it, or holds nothing but tags, says nothing.
+_ENDS_TEXT = re.compile(r" {0,3}(?:=++|(?:[-*_][ \t]*+){3,}+|-{1,2}|(?:</?[A-Za-z][^<>]*+>[ \t]*+)++)[ \t]*+")
+# The line under a table's head: `|---|:-:|`.
+_DELIMITER = re.compile(r" {0,3}\|?[ \t]*+:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+\|?[ \t]*+")
+_CELL_END = re.compile(r"(?<!\\)\|")
 _DEFINITION = re.compile(r" {0,3}\[[^\]]{1,999}\]:")
 _TOKEN = re.compile(
-    r"\\[^\n]|`+|<!--|<!\[CDATA\[|<\?|<![A-Za-z]|<(pre|script|style|textarea|template|blockquote|code|title)\b"
+    r"\\[^\n]|`+|<!--|<!\[CDATA\[|<\?|<![A-Za-z]|<(pre|script|style|textarea|template|blockquote|code|title|samp|kbd|tt|q|del|s|strike|xmp)\b"
     r"|</?[A-Za-z][^<>]*>|!?\[[^\[\]]*\]\(",
     re.IGNORECASE,
 )
@@ -154,7 +159,8 @@ def parse(body: str | None, *, mention: str = "coder") -> Command | Usage | None
 
 
 def _command(said: str, text: str, mention: str) -> Command | Usage:
-    verb = said.rstrip(".,:;!").casefold()
+    verb = said.rstrip(".,:;!")
+    verb = verb.lower() if verb.isascii() else verb  # a letter that only looks like another is another
     text = text.replace(_MARK, "").strip()
     if verb not in _MADE_BY:
         return Usage(message=_unknown(verb, mention))
@@ -179,7 +185,7 @@ def _under(lines: Sequence[str | None], command: re.Pattern[str], has_text: bool
     """The paragraph under a command; a blank line may come before it only where the command's line has no text."""
     kept: list[str] = []
     for line in lines:
-        if line is None or command.fullmatch(line):
+        if line is None or command.fullmatch(line) or _ENDS_TEXT.fullmatch(line):
             break
         if line.strip():
             kept.append(line.rstrip())
@@ -209,7 +215,9 @@ def _visible(body: str) -> list[str | None]:
         else:
             end = _paragraph_end(raw, place)
             masked, over = _masked(raw, place, end)
-            lines.extend(clean(text) for text in masked)
+            table = _table(raw, place, end)
+            lines.extend(clean(text) for text in masked[: table - place])
+            lines.extend([None] * (end - table))
             # Something hidden went on beyond the paragraph; what follows its end is looked at again.
             lines.extend([None] * (over - end))
             place = over
@@ -244,6 +252,20 @@ def _paragraph_end(raw: Sequence[str], start: int) -> int:
         if not line.strip() or _QUOTE.match(line) or step(None, line)[1]:
             return place
     return len(raw)
+
+
+def _table(raw: Sequence[str], start: int, end: int) -> int:
+    """Where in a paragraph a table begins, which goes on to the paragraph's end; that end where there is none."""
+    for place in range(start, end - 1):
+        head, under = raw[place], raw[place + 1]
+        if ("|" in under or ":" in under) and _DELIMITER.fullmatch(under) and _cells(head) == _cells(under):
+            return place
+    return end
+
+
+def _cells(row: str) -> int:
+    row = row.strip().removeprefix("|")
+    return len(_CELL_END.findall(row)) + (not row.endswith("|") or row.endswith("\\|"))
 
 
 def _masked(raw: list[str], start: int, end: int) -> tuple[list[str], int]:

@@ -73,14 +73,22 @@ class ModelError(InfraError):
 
 
 class GitHubError(InfraError):
-    """GitHub refused or did not answer. `retry_after_s` is set where a rate limit says how long it lasts."""
+    """GitHub refused or did not answer. `retry_after_s` is set where a rate limit says how long it lasts; `closed` is
+    why nobody can write there any more, whoever asks."""
 
     def __init__(
-        self, message: str, *, status: int | None = None, retryable: bool = False, retry_after_s: float | None = None
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        closed: str | None = None,
     ) -> None:
         super().__init__(message, retryable=retryable)
         self.status = status
         self.retry_after_s = retry_after_s
+        self.closed = closed
 
 
 class LeaseLost(InfraError):

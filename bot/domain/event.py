@@ -16,6 +16,9 @@ class Repository:
     name: str
     default_branch: str
     clone_url: str
+    archived: bool = False
+    """Nobody can write there, not even a comment."""
+    has_issues: bool = True
 
     @property
     def full_name(self) -> str:
@@ -48,7 +51,56 @@ class Commented:
     comment_body: str
     commenter: Person
     created_at: datetime
+    via_app: int | None = None
+    """The App through which the comment was written, if any, whoever its author is."""
     kind: Literal["commented"] = "commented"
+
+    @property
+    def actor(self) -> Person:
+        return self.commenter
+
+    @property
+    def subject(self) -> str:
+        """What it is about, whatever the delivery; GitHub numbers comments over all repositories."""
+        return f"comment {self.comment_id}"
+
+
+NO_COMMENT = 0
+"""The comment's id where an episode was started by no comment; GitHub counts from 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marked:
+    """An issue was given a label, or was assigned to somebody; one of `label` and `assignee` is there. Title and body
+    are as they were then, and `actor` is who did it."""
+
+    installation_id: int
+    repository: Repository
+    number: int
+    title: str
+    body: str
+    author: Person
+    is_open: bool
+    is_locked: bool
+    label: str | None
+    assignee: Person | None
+    actor: Person
+    created_at: datetime
+    kind: Literal["marked"] = "marked"
+
+    @property
+    def is_pull_request(self) -> bool:
+        return False
+
+    @property
+    def comment_id(self) -> int:
+        return NO_COMMENT
+
+    @property
+    def subject(self) -> str:
+        """As a comment's; the same label given again is something new."""
+        what = f"label {self.label}" if self.assignee is None else f"assignee {self.assignee.id}"
+        return f"{self.repository.id}#{self.number} {self.created_at.isoformat()} {what}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,4 +133,7 @@ class Ignored:
     kind: Literal["ignored"] = "ignored"
 
 
-Event = Commented | Closed | Uninstalled | Ignored
+Event = Commented | Marked | Closed | Uninstalled | Ignored
+
+Trigger = Commented | Marked
+"""What may start something, if whoever did it may."""

@@ -10,7 +10,7 @@ from typing import assert_never
 from bot.domain import command as commands
 from bot.domain.command import Command
 from bot.domain.episode import Code, Episode, EpisodeKind
-from bot.domain.event import Closed, Commented, Uninstalled
+from bot.domain.event import Closed, Marked, Trigger, Uninstalled
 
 
 class State(StrEnum):
@@ -108,7 +108,7 @@ class Trusted:
 class Request:
     """A command by somebody who may give it. `task_id` and `episode_id` are used if something new is made."""
 
-    event: Commented
+    event: Trigger
     command: Command
     trusted: Trusted
     task_id: str
@@ -126,7 +126,10 @@ class Decision:
 
 
 def decide(request: Request, *, task: Task | None, last: Episode | None, now: datetime) -> Decision:
-    """What a command does to the task of its issue or pull request (None: there is no open one)."""
+    """What a command does to the task of its issue or pull request (None: there is no open one). A label or an
+    assignment only ever starts a task; where one is open, people go on with it by their commands."""
+    if isinstance(request.event, Marked) and task is not None:
+        return Decision()
     match request.command:
         case commands.Fix(text=text):
             return _start("fix", text, request, task, last, now)
@@ -142,7 +145,7 @@ def decide(request: Request, *, task: Task | None, last: Episode | None, now: da
         case commands.Stop():
             if task is None or last is None or not (task.is_busy or task.state is State.AWAITING_APPROVAL):
                 return Decision(answer=_nothing("stop", task))
-            by = f"Stopped by @{request.event.commenter.login}."
+            by = f"Stopped by @{request.event.actor.login}."
             return Decision(
                 task=replace(task, state=State.WAITING, updated_at=now),
                 episode=replace(last, code=Code.STOPPED, detail=by),
@@ -155,13 +158,26 @@ def decide(request: Request, *, task: Task | None, last: Episode | None, now: da
         case commands.Approve():
             if task is None or last is None or task.state is not State.AWAITING_APPROVAL:
                 return Decision(answer=_nothing("approve", task))
-            return Decision(task=replace(task, updated_at=now), stage=Stage.PUBLISH)
+            return _approve(request.event, task, last, now)
         case commands.Status():
             return Decision(answer=_status(task, last))
         case commands.ShowConfig() | commands.Help():
             return Decision()
         case _ as never:
             assert_never(never)
+
+
+def _approve(event: Trigger, task: Task, last: Episode, now: datetime) -> Decision:
+    """An approval is for the tree that was shown when it was given, and for no other. Whoever asked for the work may
+    give it: what matters is that a person who may write here has seen the change."""
+    if last.approved_tree is not None:
+        return Decision(answer=f"{last.approved_by} has approved this already; it is being published.")
+    if last.shown_tree is None or last.shown_at is None or event.created_at < last.shown_at:
+        return Decision(
+            answer="That came before the change was shown here. Look at it, then say `/coder approve` again."
+        )
+    approved = replace(last, approved_tree=last.shown_tree, approved_by=event.actor.login)
+    return Decision(task=replace(task, updated_at=now), episode=approved, stage=Stage.PUBLISH)
 
 
 def close(event: Closed | Uninstalled, *, task: Task, last: Episode | None, now: datetime) -> Decision:
@@ -206,7 +222,7 @@ def _start(
             title=event.title,
             body=event.body,
             author=event.author.login,
-            requester=event.commenter.login,
+            requester=event.actor.login,
             requested_at=event.created_at,
             created_at=now,
             updated_at=now,
@@ -220,7 +236,7 @@ def _start(
         number=1 if last is None else last.number + 1,
         kind=kind,
         instruction=text,
-        requester=event.commenter.login,
+        requester=event.actor.login,
         comment_id=event.comment_id,
         created_at=now,
         config_sha=trusted.sha,

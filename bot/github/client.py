@@ -7,9 +7,16 @@ import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, RootModel
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    RootModel,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from bot.domain.errors import GitHubError, UserError
 from bot.domain.event import Person
@@ -32,10 +39,12 @@ ShapeT = TypeVar("ShapeT", bound=BaseModel)
 @dataclass(frozen=True, kw_only=True)
 class Permission:
     """What somebody may do. `level` is GitHub's coarse one (maintain shows as write, triage as read); `role` is the
-    exact or custom role's name."""
+    exact or custom role's name. `user_id` is whom GitHub knows by that login now, None where it knows nobody: a login
+    can be renamed, and taken by somebody else."""
 
     level: Level
     role: str
+    user_id: int | None = None
 
     def allows(self, wanted: Literal["write", "maintain", "admin"]) -> bool:
         """A custom role counts as the level it was built on."""
@@ -46,6 +55,10 @@ class Permission:
                 return self.level == "admin" or (self.level == "write" and self.role == "maintain")
             case "admin":
                 return self.level == "admin"
+
+
+NOBODY = Permission(level="none", role="none")
+"""Of whom GitHub knows no permission at all: Apps, deleted and renamed accounts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +92,14 @@ class Issue:
 
 @dataclass(frozen=True, kw_only=True)
 class IssueComment:
-    """A comment of the conversation. `by_this_app` says that our App itself wrote it."""
+    """A comment of the conversation. `by_this_app` says that our App itself wrote it. A time that is missing or none
+    is None: nothing may be concluded from it."""
 
     id: int
     body: str
     author: Person
-    created_at: datetime
-    updated_at: datetime
+    created_at: datetime | None
+    updated_at: datetime | None
     by_this_app: bool
 
 
@@ -144,8 +158,20 @@ class Repository:
         segments = ("collaborators", login, "permission")
         found = await self._find(_Permission, f"the permission of @{login} in {self.full_name}", segments)
         if found is None:
-            return Permission(level="none", role="none")
-        return Permission(level=found.permission, role=found.role_name or found.permission)
+            return NOBODY
+        return Permission(
+            level=found.permission,
+            role=found.role_name or found.permission,
+            user_id=found.user.id if found.user else None,
+        )
+
+    async def is_own(self, author: Person, via_app: int | None) -> bool:
+        """Whether our App did it: its own account, or anybody through it."""
+        return via_app == self._app_id or await self.is_own_account(author)
+
+    async def is_own_account(self, somebody: Person) -> bool:
+        """Whether that is the account of our App, whose name no person can take."""
+        return somebody.is_bot and somebody.login == await self._app_login()
 
     async def head(self, branch: str) -> Commit:
         """The commit a branch points to; a branch that isn't there is a 404."""
@@ -188,6 +214,12 @@ class Repository:
         except (binascii.Error, ValueError) as exc:
             raise GitHubError(f"GitHub's answer for {about} is not base64.") from exc
 
+    async def paths(self, ref: str) -> tuple[str, ...]:
+        """The paths of all regular files at a commit; of a very large repository, those that GitHub tells at once."""
+        about = f"the files of {self.full_name}"
+        found = await self._get(_Tree, about, ["git", "trees", ref], recursive=1)
+        return tuple(entry.path for entry in found.tree if entry.mode in _FILES)
+
     async def issue(self, number: int) -> Issue:
         found = await self._issue(number)
         return Issue(
@@ -218,9 +250,10 @@ class Repository:
         return [await self._comment(comment) for comment in found]
 
     async def find_comment(self, number: int, marker: str) -> int | None:
-        """The first comment that our App wrote with that marker in it; what others write with it is no match."""
+        """The first comment that our App wrote with that marker at its end; what others write with it is no match,
+        nor what we repeat of them."""
         for comment in await self.comments(number):
-            if comment.by_this_app and marker in comment.body:
+            if comment.by_this_app and comment.body.rstrip().endswith(marker):
                 return comment.id
         return None
 
@@ -330,14 +363,14 @@ class Repository:
 
     async def _is_ours(self, comment: _Comment) -> bool:
         """By the App's id where GitHub says through which App the comment came, for an id outlives a rename; else by
-        the App's own account, whose name no person can take. The id alone would not do: it is also on what a person
-        writes through the App with a token of their own."""
+        the App's own account. The id alone would not do: it is also on what a person writes through the App with a
+        token of their own."""
         author = _person(comment.user)
         if not author.is_bot:
             return False
         if comment.performed_via_github_app is not None:
             return comment.performed_via_github_app.id == self._app_id
-        return author.login == await self._app_login()
+        return await self.is_own_account(author)
 
     async def _get(
         self, shape: type[ShapeT], about: str, segments: Sequence[str | int], **params: str | int
@@ -400,6 +433,7 @@ class _Repository(Shape):
 class _Permission(Shape):
     permission: Level
     role_name: str | None = None
+    user: _User | None = None
 
 
 class _Ref(Shape):
@@ -439,12 +473,25 @@ class _Issue(Shape):
     updated_at: AwareDatetime
 
 
+def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> datetime | None:
+    if not isinstance(value, str) or "T" not in value:
+        return None  # a number would be read as seconds since 1970
+    try:
+        moment: datetime = read(value)
+    except ValidationError:
+        return None
+    return moment
+
+
+_Instant = Annotated[AwareDatetime | None, WrapValidator(_or_none)]
+
+
 class _Comment(Shape):
     id: int
     body: str | None = None
     user: _User | None = None
-    created_at: AwareDatetime
-    updated_at: AwareDatetime
+    created_at: _Instant = None
+    updated_at: _Instant = None
     performed_via_github_app: _Numbered | None = None
 
 

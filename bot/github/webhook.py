@@ -9,8 +9,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from bot.domain.cuts import beginning
 from bot.domain.errors import UserError
-from bot.domain.event import Closed, Commented, Event, Ignored, Person, Repository, Uninstalled
+from bot.domain.event import Closed, Commented, Event, Ignored, Marked, Person, Repository, Uninstalled
 
 TITLE_LIMIT = 512
 """Characters kept of a title; GitHub allows 256 today."""
@@ -88,6 +89,8 @@ class _Repository(_Payload):
     owner: _Owner
     default_branch: Text
     clone_url: Text
+    archived: bool = False
+    has_issues: bool = True
 
     def value(self) -> Repository:
         return Repository(
@@ -96,6 +99,8 @@ class _Repository(_Payload):
             name=self.name,
             default_branch=self.default_branch,
             clone_url=self.clone_url,
+            archived=self.archived,
+            has_issues=self.has_issues,
         )
 
 
@@ -109,11 +114,26 @@ class _Issue(_Payload):
     pull_request: dict[str, object] | None = None
 
 
+class _Numbered(_Payload):
+    """Something of which only the number counts: an installation, a repository, an App."""
+
+    id: Id
+
+
 class _Comment(_Payload):
     id: Id
     body: Text | None = None
     user: _User | None = None
     created_at: AwareDatetime
+    performed_via_github_app: _Numbered | None = None
+
+
+class _MarkedIssue(_Issue):
+    updated_at: AwareDatetime
+
+
+class _Label(_Payload):
+    name: Text
 
 
 class _ClosedIssue(_Payload):
@@ -125,12 +145,6 @@ class _ClosedPullRequest(_Payload):
     merged: bool | None = None
 
 
-class _Numbered(_Payload):
-    """Something of which only the number counts: an installation, a repository."""
-
-    id: Id
-
-
 class _Event(_Payload):
     installation: _Numbered
 
@@ -139,6 +153,15 @@ class _IssueComment(_Event):
     repository: _Repository
     issue: _Issue
     comment: _Comment
+    sender: _User | None = None
+
+
+class _MarkedIssues(_Event):
+    repository: _Repository
+    issue: _MarkedIssue
+    label: _Label | None = None
+    assignee: _User | None = None
+    sender: _User | None = None
 
 
 class _Issues(_Event):
@@ -170,13 +193,16 @@ def _commented(event: str, body: bytes) -> Event:
     said = _read(_IssueComment, event, body)
     if said.comment.user is None:
         return Ignored(reason="the commenter's account is deleted")
+    if said.sender is not None and said.sender.id != said.comment.user.id:
+        return Ignored(reason="the comment was sent by somebody else than its author")
+    via_app = said.comment.performed_via_github_app
     issue = said.issue
     return Commented(
         installation_id=said.installation.id,
         repository=said.repository.value(),
         number=issue.number,
         is_pull_request=issue.pull_request is not None,
-        title=issue.title[:TITLE_LIMIT],
+        title=beginning(issue.title, TITLE_LIMIT),
         body=issue.body or "",
         author=issue.user.person() if issue.user else GHOST,
         is_open=issue.state == "open",
@@ -185,6 +211,39 @@ def _commented(event: str, body: bytes) -> Event:
         comment_body=said.comment.body or "",
         commenter=said.comment.user.person(),
         created_at=said.comment.created_at,
+        via_app=via_app.id if via_app else None,
+    )
+
+
+def _labeled(event: str, body: bytes) -> Event:
+    said = _read(_MarkedIssues, event, body)
+    return _marked(said, said.label.name, None) if said.label else Ignored(reason="the label is deleted")
+
+
+def _assigned(event: str, body: bytes) -> Event:
+    said = _read(_MarkedIssues, event, body)
+    return (
+        _marked(said, None, said.assignee) if said.assignee else Ignored(reason="the assignee's account is deleted")
+    )
+
+
+def _marked(said: _MarkedIssues, label: str | None, assignee: _User | None) -> Event:
+    if said.sender is None:
+        return Ignored(reason="the account that did it is deleted")
+    issue = said.issue
+    return Marked(
+        installation_id=said.installation.id,
+        repository=said.repository.value(),
+        number=issue.number,
+        title=beginning(issue.title, TITLE_LIMIT),
+        body=issue.body or "",
+        author=issue.user.person() if issue.user else GHOST,
+        is_open=issue.state == "open",
+        is_locked=issue.locked,
+        label=label,
+        assignee=assignee.person() if assignee else None,
+        actor=said.sender.person(),
+        created_at=issue.updated_at,
     )
 
 
@@ -225,6 +284,8 @@ def _repositories_removed(event: str, body: bytes) -> Event:
 
 _READERS: dict[tuple[str, str], Callable[[str, bytes], Event]] = {
     ("issue_comment", "created"): _commented,
+    ("issues", "labeled"): _labeled,
+    ("issues", "assigned"): _assigned,
     ("issues", "closed"): _issue_closed,
     ("pull_request", "closed"): _pull_request_closed,
     ("installation", "deleted"): _uninstalled,

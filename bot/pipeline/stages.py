@@ -9,7 +9,7 @@ from typing import assert_never
 import structlog
 
 from bot.domain.errors import GitHubError, SandboxError, UserError
-from bot.domain.task import Job, Postponed, Stage
+from bot.domain.task import Job, Postponed, Stage, State
 from bot.pipeline import cleanup, episode, intake, provision, publish, talk, verify
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import code_of, end
@@ -106,4 +106,9 @@ async def give_up(deps: Deps, job: Job, error: Exception) -> None:
     if not task.is_open:
         return
     code, detail = code_of(error, job.stage)
-    await end(deps, lease, task, await deps.store.last_episode(job.key), code, detail)
+    closed = error.closed if isinstance(error, GitHubError) else None
+    if closed is not None:
+        log.warning("nothing can be written here", task=task.id, code=str(code), reason=closed)
+        task = replace(task, closed_reason=closed)
+    state = State.WAITING if closed is None else State.CLOSED
+    await end(deps, lease, task, await deps.store.last_episode(job.key), code, detail, state=state)

@@ -67,3 +67,69 @@ def test_a_network_that_the_provider_can_not_hold_is_refused() -> None:
 def test_a_limit_has_to_be_a_sensible_number(name: str) -> None:
     with pytest.raises(UserError, match=name):
         load({name: "0"})
+
+
+LISTS = {
+    "CODER_MODELS": "openai:small, chat:local",
+    "CODER_DENY_COMMANDS": "npm publish *; git push\nmake deploy",
+    "CODER_NETWORK_HOSTS": "npm, *.Example.org , x.org:8443",
+}
+
+
+def test_ceilings_are_what_the_operator_set() -> None:
+    amounts = {
+        "CODER_MAX_RETENTION": "3600",
+        "CODER_MAX_ATTEMPTS": "2",
+        "CODER_MAX_FILES": "7",
+        "CODER_MAX_PATCH": "2048",
+        "CODER_MAX_STEPS": "9",
+        "CODER_MAX_TOOL_CALLS": "11",
+        "CODER_MAX_TOKENS": "1000",
+        "CODER_MAX_CPUS": "1.5",
+        "CODER_MAX_EXEC": "77",
+    }
+    settings = load({"CODER_MODEL": "openai:big", "CODER_ALLOW_COMMANDS": "no", **LISTS, **amounts})
+    found = app.ceilings(settings, app.pool_limits(settings, DOCKER))
+    assert (found.retention, found.attempts, found.files, found.patch) == (3600, 2, 7, 2048)
+    assert (found.steps, found.tool_calls, found.tokens, str(found.cpus), found.command) == (9, 11, 1000, "1.5", 77)
+    assert found.models == ("openai:big", "openai:small", "chat:local")
+    assert found.deny_commands == ("npm publish *", "git push", "make deploy")
+    assert found.hosts == {"npm", "*.example.org", "x.org:8443"}
+    assert not found.add_commands
+
+
+def test_without_settings_a_repository_has_the_operators_model_only_and_any_host() -> None:
+    settings = load({"CODER_MODEL": "openai:big"})
+    found = app.ceilings(settings, app.pool_limits(settings, DOCKER))
+    assert (found.models, found.hosts, found.deny_commands, found.add_commands) == (("openai:big",), None, (), True)
+
+
+async def test_a_repository_has_the_model_it_names_only_if_it_may() -> None:
+    keyed = {"OPENAI_API_KEY": "k" + "0" * 20, "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+    settings = load({"CODER_MODEL": "openai:big", "CODER_MODELS": "chat:local", **keyed})
+    wishes = {None: "openai:big", "big": "openai:big", "local": "chat:local", "chat:local": "chat:local"}
+    for wanted, name in wishes.items():
+        model = app.model(settings, wanted)
+        assert model.name == name
+        await model.aclose()
+    for wanted in ("small", "openai:local", "scripted:/etc/passwd"):
+        with pytest.raises(UserError, match="CODER_MODELS"):
+            app.model(settings, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("CODER_DENY_COMMANDS", "*", "a lone"),
+        ("CODER_DENY_COMMANDS", "a && b", "a shell would act on"),
+        ("CODER_NETWORK_HOSTS", "https://x.org", "expected `example.org`"),
+        ("CODER_MODELS", "big", "names no model"),
+        ("CODER_ALLOW_COMMANDS", "perhaps", "bool"),
+        ("CODER_MAX_ATTEMPTS", "0", "greater than or equal"),
+        ("CODER_MAX_CPUS", "NaN", "finite number"),
+    ],
+)
+def test_a_ceiling_that_means_nothing_is_refused_by_its_name(name: str, value: str, words: str) -> None:
+    with pytest.raises(UserError, match=name) as caught:
+        load({name: value})
+    assert words in str(caught.value)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bot.domain.event import Closed, Commented, Ignored, Person, Repository, Uninstalled
+from bot.domain.event import Closed, Commented, Ignored, Marked, Person, Repository, Uninstalled
 from bot.github.webhook import GHOST, TITLE_LIMIT, Malformed, parse, verify
 
 SECRET = "a secret made up here"
@@ -154,7 +154,7 @@ def test_a_comment_is_read_whole() -> None:
 def test_a_comment_on_a_closed_locked_pull_request_by_a_bot_says_all_of_that() -> None:
     payload = comment_payload()
     payload["issue"] |= {"pull_request": {"url": "https://github.test"}, "state": "closed", "locked": True}
-    payload["comment"]["user"] = user(13, "helper[bot]", "Bot")
+    payload["comment"]["user"] = payload["sender"] = user(13, "helper[bot]", "Bot")
     event = parse("issue_comment", dumped(payload))
     assert isinstance(event, Commented)
     assert (event.is_pull_request, event.is_open, event.is_locked, event.commenter.is_bot) == (
@@ -180,12 +180,87 @@ def test_a_comment_whose_writer_is_deleted_is_ignored() -> None:
     assert parse("issue_comment", dumped(payload)) == Ignored(reason="the commenter's account is deleted")
 
 
-def test_a_title_is_cut_and_a_nul_in_a_text_is_replaced() -> None:
+def test_a_comment_that_somebody_else_sent_is_ignored() -> None:
+    payload = comment_payload() | {"sender": user(11, "anna")}
+    event = parse("issue_comment", dumped(payload))
+    assert event == Ignored(reason="the comment was sent by somebody else than its author")
+
+
+def test_the_app_a_comment_came_through_and_what_the_repository_is_are_kept() -> None:
     payload = comment_payload()
-    payload["issue"] |= {"title": "x" * 5000, "body": "a\0b"}
+    payload["comment"]["performed_via_github_app"] = {"id": 77, "slug": "x"}
+    payload["repository"] |= {"archived": True, "has_issues": False}
     event = parse("issue_comment", dumped(payload))
     assert isinstance(event, Commented)
-    assert event.title == "x" * TITLE_LIMIT
+    assert (event.via_app, event.repository.archived, event.repository.has_issues) == (77, True, False)
+    payload["comment"]["performed_via_github_app"] = None
+    event = parse("issue_comment", dumped(payload))
+    assert isinstance(event, Commented)
+    assert event.via_app is None
+
+
+def marked_payload(action: str, **what: object) -> dict[str, Any]:
+    payload = comment_payload()
+    del payload["comment"]
+    payload["issue"]["updated_at"] = "2026-11-30T10:00:00Z"
+    return payload | {"action": action, **what}
+
+
+@pytest.mark.parametrize(
+    ("action", "what", "label", "assignee"),
+    [
+        ("labeled", {"label": {"id": 1, "name": "fix-me"}}, "fix-me", None),
+        ("assigned", {"assignee": user(11, "anna")}, None, ANNA),
+    ],
+)
+def test_a_label_and_an_assignment_say_who_did_it_and_how_the_issue_was(
+    action: str, what: dict[str, Any], label: str | None, assignee: Person | None
+) -> None:
+    assert parse("issues", dumped(marked_payload(action, **what))) == Marked(
+        installation_id=5,
+        repository=REPOSITORY,
+        number=3,
+        title="It breaks",
+        body="Steps:\r\n1. run",
+        author=ANNA,
+        is_open=True,
+        is_locked=False,
+        label=label,
+        assignee=assignee,
+        actor=BERT,
+        created_at=datetime(2026, 11, 30, 10, tzinfo=UTC),
+    )
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (marked_payload("labeled"), "the label is deleted"),
+        (marked_payload("labeled", label=None), "the label is deleted"),
+        (marked_payload("assigned", assignee=None), "the assignee's account is deleted"),
+        (marked_payload("labeled", label={"name": "x"}, sender=None), "the account that did it is deleted"),
+        (marked_payload("unlabeled", label={"name": "x"}), "issues.unlabeled is not used"),
+        (marked_payload("unassigned", assignee=user(11, "anna")), "issues.unassigned is not used"),
+    ],
+)
+def test_a_mark_of_which_something_is_missing_is_ignored(payload: dict[str, Any], reason: str) -> None:
+    assert parse("issues", dumped(payload)) == Ignored(reason=reason)
+
+
+@pytest.mark.parametrize("moment", [None, "", "yesterday", "2026-11-30T10:00:00", 5])
+def test_a_mark_without_a_moment_is_malformed(moment: object) -> None:
+    payload = marked_payload("labeled", label={"name": "x"})
+    payload["issue"]["updated_at"] = moment
+    with pytest.raises(Malformed):
+        parse("issues", dumped(payload))
+
+
+def test_a_title_is_cut_and_a_nul_in_a_text_is_replaced() -> None:
+    payload = comment_payload()
+    payload["issue"] |= {"title": "word " * 1000, "body": "a\0b"}
+    event = parse("issue_comment", dumped(payload))
+    assert isinstance(event, Commented)
+    assert event.title == "word " * (TITLE_LIMIT // 5)  # no word is cut in two: it might be half of a secret
     assert event.body == "a\N{REPLACEMENT CHARACTER}b"
 
 
@@ -229,6 +304,8 @@ def test_repositories_taken_from_the_app_are_named() -> None:
         ("sub_issues", {"action": "sub_issue_added"}, "sub_issues.sub_issue_added is not used"),
         ("issues", {"action": "transferred"}, "issues.transferred is not used"),
         ("issues", {"action": "pinned"}, "issues.pinned is not used"),
+        ("issues", {"action": "edited"}, "issues.edited is not used"),
+        ("issue_comment", {"action": "deleted"}, "issue_comment.deleted is not used"),
         ("pull_request", {"action": "stacked"}, "pull_request.stacked is not used"),
         ("issue_comment", {"action": "edited"}, "issue_comment.edited is not used"),
         ("issue_comment", {}, "issue_comment is not used"),
@@ -325,6 +402,8 @@ def test_every_example_is_understood_and_those_we_use_are_not_ignored() -> None:
     used = {
         ("issue_comment", "created"): Commented,
         ("issues", "closed"): Closed,
+        ("issues", "labeled"): Marked,
+        ("issues", "assigned"): Marked,
         ("pull_request", "closed"): Closed,
         ("installation", "deleted"): Uninstalled,
         ("installation", "suspend"): Uninstalled,
@@ -395,4 +474,4 @@ def test_no_value_in_any_place_raises_anything_but_malformed(data: st.DataObject
         event = parse(data.draw(EVENTS), dumped(payload))
     except Malformed:
         return
-    assert isinstance(event, Commented | Closed | Uninstalled | Ignored)
+    assert isinstance(event, Commented | Marked | Closed | Uninstalled | Ignored)

@@ -22,6 +22,7 @@ from bot.domain.command import (
     parse,
 )
 
+KNOWN = ", ".join(f"`{verb}`" for verb in VERBS)
 FIX = Fix(text="")
 PARSER = Fix(text="the parser")
 
@@ -54,9 +55,23 @@ PARSER = Fix(text="the parser")
         ("/coder stop!", Stop()),
         ("/coder config", ShowConfig()),
         ("/coder help", Help()),
+        ("\r/coder fix\r\rthe parser\r\rthanks", PARSER),
+        ("/coder fix a\r\rnot this", Fix(text="a")),
+        ("/coder f\u200bi\u2060x the parser", PARSER),
+        ("/coder fix\U000e0064\U000e0065 the parser", PARSER),
+        ("\u202e/coder fix the parser", PARSER),
+        ("/coder\u3000fix the parser", PARSER),
+        ("/coder fix the parser\n===", PARSER),
+        ("/coder fix the parser\n---\nSigned", PARSER),
+        ("/coder fix the parser\n* * *", PARSER),
+        ("<details><summary>Do it</summary>\n\n/coder fix the parser\n</details>", PARSER),
+        ("/coder fix\n</div> </section>", FIX),
+        ("/coder fix\n\n- the parser", Fix(text="- the parser")),
+        ("/coder stop.\n/coder fix", Stop()),
+        ("/coder frob\u0069nate\u200b", Usage(message=f"No command `frobinate`. I know {KNOWN}.")),
     ],
 )
-def test_a_command_begins_a_line_and_its_text_is_the_paragraph_under_it(body: str, expected: Command) -> None:
+def test_a_command_begins_a_line_and_its_text_is_the_paragraph_under_it(body: str, expected: Command | Usage) -> None:
     assert parse(body) == expected
 
 
@@ -88,6 +103,23 @@ def test_a_command_begins_a_line_and_its_text_is_the_paragraph_under_it(body: st
         "[link](x) and ![image](y)\n/coder fix",
         "<pre>code</pre>\n/coder fix",
         "# Title\n/coder fix",
+        "a\n-\n/coder fix",
+        "a | b\n--|--\n1 | 2\n\n/coder fix",
+        "a\\|b\n-|-\n/coder fix",
+        "a|b\n-|-|-\n/coder fix",
+        "a | b\n/coder fix",
+        "```python title='x'\n/coder stop\n`````\n/coder fix",
+        "``` a`b\n/coder fix\n```",
+        "<!--->\n/coder fix",
+        "<!->\n/coder fix",
+        "```\n<!--\n```\n/coder fix",
+        "- a\n\n  /coder fix",
+        "1. a\n\n   /coder fix",
+        "> ```\n> x\n> ```\n/coder fix",
+        ">\n/coder fix",
+        "***\n/coder fix",
+        "<samp>x</samp>\n/coder fix",
+        "please run\n/coder fix",
     ],
 )
 def test_a_command_after_something_that_ended_counts(body: str) -> None:
@@ -142,6 +174,44 @@ def test_a_command_after_something_that_ended_counts(body: str) -> None:
         "![\n/coder fix\n](x)",
         '[//]: # "\n/coder fix\n"',
         "\u200b    /coder fix",
+        "| a | b |\n|---|---|\n| /coder fix | x |",
+        "a | b\n--|--\n/coder fix | x",
+        "| a |\n|:-:|\n/coder fix",
+        "text\n|a|b|\n|-|-|\n/coder fix",
+        "a\n:-\n/coder fix",
+        "```text title='x' {1}\n/coder fix\n```",
+        "```\n``` not its end\n/coder fix\n```",
+        "~~~ js ~~~\n/coder fix\n~~~",
+        "```suggestion\n/coder fix\n```",
+        "- > /coder fix",
+        "> - a\n>   /coder fix",
+        "> [!NOTE]\n> /coder fix",
+        "1) /coder fix",
+        "- a\n\n      /coder fix",
+        "<!-- x --!>\n/coder fix",
+        "<!-- never closed \r\n/coder fix\r\n",
+        "<samp>\n/coder fix\n</samp>",
+        "<kbd>\n/coder fix\n</kbd>",
+        "<del>\n/coder fix\n</del>",
+        "<script>\n/coder fix\n</script>",
+        "<a title='\n/coder fix\n'>x</a>",
+        "[^1]: note\n/coder fix",
+        "# /coder fix",
+        "**/coder fix**",
+        "[/coder fix](x)",
+        "\\/coder fix",
+        "&#47;coder fix",
+        "\uff0fcoder fix",
+        "/c\u043eder fix",
+        "//coder fix",
+        "/coder/fix",
+        "/coder, fix",
+        "/coder! fix",
+        "@coder-bot, fix",
+        "hi\u2028/coder fix",
+        "hi\x85/coder fix",
+        "/coder\x0bfix",
+        "\u00a0\u00a0\u00a0\u00a0/coder fix",
     ],
 )
 def test_talk_code_quotes_and_hidden_text_give_no_command(body: str | None) -> None:
@@ -157,6 +227,12 @@ def test_talk_code_quotes_and_hidden_text_give_no_command(body: str | None) -> N
         ("/coder frobnicate", "No command `frobnicate`. I know `fix`, `ask`"),
         ("/coder @org/team`x`", "I don't know that command. I know"),
         ("/coder ask", "`/coder ask QUESTION`"),
+        ("/coder ask\r\n \t\r\n", "`/coder ask QUESTION`"),
+        ("/coder frobnicate\n/coder fix", "No command `frobnicate`"),
+        ("/coder f<!-- -->ix", "Did you mean `fix`?"),
+        ("/coder as\u212a why", "Did you mean `ask`?"),
+        ("/coder \u017ftop", "Did you mean `stop`?"),
+        ("/coder fix?", "Did you mean `fix`?"),
         ("/coder fix " + "x" * (TEXT_LIMIT + 1), "4,001 characters; I read at most 4,000"),
     ],
 )
@@ -227,7 +303,27 @@ def test_what_stands_in_a_fence_or_a_comment_is_never_a_command(inside: str) -> 
 
 
 @pytest.mark.parametrize(
-    "piece", ["`", "<a", "![", "<!--", "> ", "- ", "<!-- -->", "```\n", "<pre>", "[", "`\n", "\\", "* "]
+    "piece",
+    [
+        "`",
+        "<a",
+        "![",
+        "<!--",
+        "|-",
+        "a|b\n",
+        "<a> ",
+        "- ",
+        "|-|\n",
+        ":-|",
+        "> ",
+        "<!-- -->",
+        "```\n",
+        "<pre>",
+        "[",
+        "`\n",
+        "\\",
+        "* ",
+    ],
 )
 def test_a_hostile_comment_costs_no_more_than_its_length(piece: str) -> None:
     """The suite's time-out is what ends a reading that takes more than linear time."""

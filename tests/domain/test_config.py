@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bot.domain.ceilings import covers, model_spec
 from bot.domain.config import (
     NOT_YET,
     PACKAGE_MANAGERS,
@@ -20,7 +20,6 @@ from bot.domain.config import (
     Check,
     Config,
     ConfigError,
-    Problem,
     over,
     parse,
     render,
@@ -30,7 +29,7 @@ from bot.domain.config import (
 WHOLE = """\
 version: 1
 enabled: true
-trigger:      {label: null, assignee: false, permission: maintain, bots: []}
+trigger:      {label: fix-me, assignee: true, permission: maintain, bots: ["Renovate[bot]"]}
 grants:       {fix: [read, write], ask: [read], plan: []}
 sandbox:      {image: "img:1", memory: 512MiB, cpus: 1.5, disk: 1GiB, lifetime: 2h, retention: 7d, env: {A_1: "1"}}
 setup:        [npm ci]
@@ -40,7 +39,7 @@ checks:
 verification: {repeat: 1, tests: null, weakened: refuse, unverified: comment}
 commands:     {allow: ["npm run *", "npx tsc *"], deny: ["npm publish *"]}
 paths:        {protected: ["migrations/**", "docs/"], workflows: refuse}
-network:      {setup: [npm, "*.example.org"], agent: [], checks: ["db.internal:5432"]}
+network:      {setup: [npm, "*.example.org"], agent: [docs.example.org], checks: ["db.internal:5432"]}
 limits:       {steps: 7, tool_calls: 8, tokens: 2_000, duration: 90s, cost: 0.25, attempts: 1, files: 9, patch: 64KiB}
 timeouts:     {clone: 1m, setup: 2m, command: 3m, tests: 4m}
 model:        {name: "openai:x", reasoning_effort: null}
@@ -75,7 +74,12 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
 def test_every_key_is_read() -> None:
     config = parse(WHOLE.encode())
-    assert config.trigger.permission == "maintain"
+    assert config.trigger.model_dump() == {
+        "label": "fix-me",
+        "assignee": True,
+        "permission": "maintain",
+        "bots": ("renovate[bot]",),
+    }
     assert config.grants.model_dump() == {"fix": ("read", "write"), "ask": ("read",), "plan": ()}
     assert (config.sandbox.image, config.sandbox.memory, config.sandbox.cpus) == (
         "img:1",
@@ -174,6 +178,9 @@ WRONG = [
     ("limits: 3", (1, 9, "limits", "expected keys and values, found `3`")),
     ("sandbox: {env: [a]}", (1, 16, "sandbox.env", "expected keys and values, found a list")),
     ("sandbox: {env: {A: 1}}", (1, 20, "sandbox.env.A", "expected text, found `1`; put it in quotes")),
+    ("sandbox: {env: {A: a, GIT_DIR: x}}", (1, 16, "sandbox.env", "`GIT_DIR` can't be set here")),
+    ("sandbox: {env: {ld_preload: x}}", (1, 16, "sandbox.env", "`ld_preload` can't be set here")),
+    ("sandbox: {env: {BASH_ENV: x}}", (1, 16, "sandbox.env", "`BASH_ENV` can't be set here")),
     ("sandbox: {env: {1A: x}}", (1, 16, "sandbox.env", "expected names of letters")),
     ("sandbox: {cpus: 0}", (1, 17, "sandbox.cpus", "expected more than 0")),
     ("sandbox: {cpus: 300}", (1, 17, "sandbox.cpus", "expected at most 256")),
@@ -198,6 +205,42 @@ WRONG = [
     ("grants: {fix: [read, push]}", (1, 22, "grants.fix[1]", "expected 'read', 'write' or 'exec', found `push`")),
     ("commands: {allow: ['*']}", (1, 20, "commands.allow[0]", "a lone `*` would stand for every command")),
     ("commands: {deny: ['a; b']}", (1, 19, "commands.deny[0]", "a shell would act on `;`")),
+    ("mode: off", (1, 1, "mode", "did you mean `model`?")),
+    ("base_branch: no", (1, 1, "base_branch", "there is no key `base_branch` here")),
+    ("allowed_commands: ['*']", (1, 1, "allowed_commands", "did you mean `commands`?")),
+    ("max_cost: 999", (1, 1, "max_cost", "there is no key `max_cost` here")),
+    ("Enabled: false", (1, 1, "Enabled", "did you mean `enabled`?")),
+    ("enabled: n", (1, 10, "enabled", "expected true or false, found `n`")),
+    ("enabled: 0", (1, 10, "enabled", "expected true or false, found `0`")),
+    ("enabled: fAlse", (1, 10, "enabled", "expected true or false, found `fAlse`")),
+    ("enabled: [false]", (1, 10, "enabled", "expected true or false, found a list")),
+    ("enabled: {{ x }}", (1, 11, "enabled", "a key must be text")),
+    ("{enabled: false, 'enabled': true}", (1, 18, "enabled", "is here twice (first in line 1)")),
+    ('{"enabled": false, "enabled": true}', (1, 20, "enabled", "is here twice (first in line 1)")),
+    ("limits: {steps: 1, steps: 2}", (1, 20, "limits.steps", "is here twice")),
+    ("`x`@octocat: 1", (1, 1, "", "no valid YAML")),
+    ("'a`@octocat': 1", (1, 1, "a`@octocat", "there is no key `a�@octocat` here")),
+    ("version: '1'", (1, 10, "version", 'expected 1, found `"1"`')),
+    ("limits: {steps: 1e3}", (1, 17, "limits.steps", "expected a whole number, found `1e3`")),
+    ("limits: {cost: 1e3}", (1, 16, "limits.cost", "expected a number, found `1e3`")),
+    ("limits: {cost: NaN}", (1, 16, "limits.cost", "expected a number, found `NaN`")),
+    ("limits: {cost: .5}", (1, 16, "limits.cost", "expected a number, found `.5`")),
+    ("limits: {steps: 0x1f}", (1, 17, "limits.steps", "expected a whole number, found `0x1f`")),
+    ("limits: {steps: 0o17}", (1, 17, "limits.steps", "expected a whole number, found `0o17`")),
+    ("limits: {steps: ٣}", (1, 17, "limits.steps", "expected a whole number, found `٣`")),
+    (f"limits: {{steps: {'9' * 5000}}}", (1, 17, "limits.steps", "expected a whole number, found `999")),
+    ("limits: {tokens: 1000000001}", (1, 18, "limits.tokens", "expected at most 1000000000")),
+    ("setup:\n- npm ci\n- - x", (3, 3, "setup[1]", "expected text, found a list")),
+    ("trigger: {label: 123}", (1, 18, "trigger.label", "expected text, found `123`; put it in quotes")),
+    ("trigger: {label: ''}", (1, 18, "trigger.label", "expected text that is not empty")),
+    ("trigger: {assignee: coder}", (1, 21, "trigger.assignee", "expected true or false, found `coder`")),
+    ("trigger: {bots: helper}", (1, 17, "trigger.bots", "expected a list, found `helper`")),
+    ("trigger: {bots: [helper]}", (1, 18, "trigger.bots[0]", "expected the login of a bot")),
+    ("trigger: {bots: ['*[bot]']}", (1, 18, "trigger.bots[0]", "expected the login of a bot")),
+    ("network: {agent: [x.org, npm]}", (1, 26, "network.agent[1]", "`npm` has its place in `network.setup`")),
+    ("grants: {fix: }", (1, 14, "grants.fix", "expected a list, found nothing")),
+    ("grants: {plan: [exec]}", (1, 17, "grants.plan[0]", "expected 'read', found `exec`")),
+    ("<<<<<<< HEAD", (1, 1, "", "expected keys and values, found `<<<<<<< HEAD`")),
     ("model: {name: off}", (1, 15, "model.name", "expected text, found false")),
 ]
 
@@ -227,6 +270,16 @@ BROKEN = [
     (b"a: \x00", (1, 4), "this character can't be in a YAML file"),
     (b"a: 1\n b\x07", (2, 3), "this character can't be in a YAML file"),
     (b"\xff\xfea\0", (1, 1), "UTF-16"),
+    ("enabled: false".encode("utf-16-be"), (1, 1), "this character can't be in a YAML file"),
+    ("enabled: false".encode("utf-16-le"), (1, 2), "this character can't be in a YAML file"),
+    (b"setup: [\x93npm ci\x94]", (1, 9), "not UTF-8 here"),
+    (b"a: &a {enabled: false}\n<<: *a", (1, 4), "anchors and aliases"),
+    (b"a: &a [*a]", (1, 4), "anchors and aliases"),
+    (b"enabled: !!bool 'false'", (1, 10), "tags (`!`)"),
+    (b"%TAG ! tag:x,2000:\n---\nenabled: !y false", (3, 10), "tags (`!`)"),
+    (b"enabled: false\n...\nenabled: true\n", (3, 1), "this is no valid YAML"),
+    (b"\n".join(b" " * depth + b"a:" for depth in range(200)), (20, 20), "nested too deeply"),
+    (b"<<<<<<< HEAD\nenabled: false\n=======\nenabled: true\n>>>>>>> x\n", (2, 8), "this is no valid YAML"),
     ("a: 1\nü: é".encode("latin-1"), (2, 1), "not UTF-8 here"),
     ("a: ü".encode() + b"\xe9", (1, 5), "not UTF-8 here"),
     (b"#" * (SIZE_LIMIT + 1), (1, 1), "larger than 64KiB"),
@@ -402,20 +455,14 @@ def test_the_sandbox_outlasts_the_work_and_every_check() -> None:
 
 
 NOT_DEFAULT: dict[tuple[str, ...], Any] = {
-    ("trigger", "label"): "x",
-    ("trigger", "assignee"): True,
-    ("trigger", "bots"): ["x"],
     ("sandbox", "idle"): "1h",
     ("verification", "repeat"): 2,
     ("verification", "tests"): ["tests/**"],
     ("verification", "weakened"): "draft",
     ("verification", "unverified"): "draft",
-    ("paths", "workflows"): "approval",
-    ("network", "agent"): ["npm"],
     ("model", "reasoning_effort"): "low",
     ("pull_request", "repair_ci"): 1,
     ("projects",): [{"path": "a", "setup": ["x"], "checks": [{"name": "t", "run": "x"}]}],
-    ("instructions",): "Be brief.",
 }
 
 
@@ -429,38 +476,111 @@ def test_a_key_nothing_acts_on_is_refused_and_never_ignored(key: tuple[str, ...]
     assert message == f"`{where}` is not supported by this version of coder-bot; leave it out"
 
 
-def test_the_operators_limits_bind() -> None:
-    asked = parse(
-        b"sandbox: {image: 'x:1', memory: 9GiB, cpus: 9, disk: 51GiB, lifetime: 5h}\n"
-        b"limits: {steps: 401, tool_calls: 2001, tokens: 20000001, duration: 3h, cost: 21}\n"
-        b"network: {setup: [all], checks: [all]}\n"
-    )
-    problems = over(asked, Ceilings(images=frozenset({"y:1"})))
-    assert [problem.key for problem in problems] == [
-        "sandbox.memory",
-        "sandbox.cpus",
-        "sandbox.disk",
-        "sandbox.lifetime",
-        "limits.steps",
-        "limits.tool_calls",
-        "limits.tokens",
-        "limits.duration",
-        "limits.cost",
-        "sandbox.image",
-        "network.setup",
-        "network.checks",
+ABOVE = [
+    ("sandbox: {memory: 9GiB}", {}, "sandbox.memory", "is 9GiB; whoever runs this bot allows at most 8GiB"),
+    ("sandbox: {cpus: 8.5}", {}, "sandbox.cpus", "is 8.5; whoever runs this bot allows at most 8"),
+    ("sandbox: {disk: 51GiB}", {}, "sandbox.disk", "at most 50GiB"),
+    ("sandbox: {lifetime: 5h}", {}, "sandbox.lifetime", "is 5h; whoever runs this bot allows at most 4h"),
+    ("sandbox: {retention: 31d}", {}, "sandbox.retention", "at most 30d"),
+    ("limits: {steps: 401}", {}, "limits.steps", "at most 400"),
+    ("limits: {tool_calls: 2001}", {}, "limits.tool_calls", "at most 2000"),
+    ("limits: {tokens: 20000001}", {}, "limits.tokens", "at most 20000000"),
+    ("limits: {duration: 31m}", {"duration": 1800}, "limits.duration", "is 31m"),
+    ("limits: {cost: 20.01}", {}, "limits.cost", "is 20.01; whoever runs this bot allows at most 20"),
+    ("limits: {attempts: 4}", {"attempts": 3}, "limits.attempts", "at most 3"),
+    ("limits: {files: 1001}", {}, "limits.files", "at most 1000"),
+    ("limits: {patch: 11MiB}", {}, "limits.patch", "at most 10MiB"),
+    ("timeouts: {clone: 2h}", {}, "timeouts.clone", "at most 1h"),
+    ("timeouts: {setup: 2h}", {}, "timeouts.setup", "at most 1h"),
+    ("timeouts: {command: 2h}", {}, "timeouts.command", "at most 1h"),
+    ("timeouts: {tests: 2h}", {}, "timeouts.tests", "at most 1h"),
+    ("checks: [{name: a, run: b, timeout: 59m}]", {"command": 600}, "checks[0].timeout", "is 59m"),
+    ("sandbox: {image: 'x:1'}", {"images": frozenset({"y:1"})}, "sandbox.image", "image `x:1`; allowed: `y:1`"),
+    ("model: {name: b}", {"models": ("openai:a", "chat:c")}, "model.name", "allowed: `chat:c`, `openai:a`"),
+    ("model: {name: b}", {"models": ("scripted:/x",)}, "model.name", "does not allow the model `b`"),
+    ("commands: {allow: [just]}", {"add_commands": False}, "commands.allow[0]", "does not let repositories allow"),
+    ("commands: {allow: [a, npm publish *]}", {"deny_commands": ("npm publish",)}, "commands.allow[1]", "denies"),
+    ("network: {setup: [all]}", {}, "network.setup", "`network.setup: [all]` is not allowed"),
+    ("network: {checks: [all]}", {"hosts": frozenset({"x.org"})}, "network.checks", "is not allowed"),
+    (
+        "network: {setup: [npm]}",
+        {"hosts": frozenset({"x.org"})},
+        "network.setup[0]",
+        "`npm` in network lists; allowed",
+    ),
+    ("network: {checks: [y.org]}", {"hosts": frozenset()}, "network.checks[0]", "does not allow `y.org`"),
+]
+
+
+@pytest.mark.parametrize(("text", "ceilings", "key", "words"), ABOVE, ids=[case[0] for case in ABOVE])
+def test_what_is_above_a_ceiling_is_an_error_that_says_what_is_allowed(
+    text: str, ceilings: dict[str, Any], key: str, words: str
+) -> None:
+    extra = b"" if "lifetime" in text or text.startswith("sandbox") else b"\nsandbox: {lifetime: 3h}"
+    asked = parse(text.encode() + extra)
+    [problem] = over(asked, Ceilings(**ceilings))
+    assert (problem.line, problem.column, problem.key) == (0, 0, key)
+    assert words in problem.message
+    if not key.startswith("network") or "all" not in text:
+        binds_nothing = Ceilings(
+            **dict.fromkeys(("lifetime", "duration", "retention", "command", "tokens", "steps", "tool_calls"), 10**9),
+            **dict.fromkeys(("attempts", "files", "patch", "memory", "disk"), 10**12),
+            cost=Decimal(10**6),
+            cpus=Decimal(300),
+        )
+        assert over(asked, binds_nothing) == ()
+    else:
+        assert over(asked, Ceilings(network_all=True)) == ()
+
+
+def test_an_allowed_command_that_only_reaches_further_than_a_denied_one_is_no_error() -> None:
+    asked = parse(b"commands: {allow: ['npm *', 'just lint']}")
+    assert over(asked, Ceilings(deny_commands=("npm publish", "just deploy"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("listed", "entry", "covered"),
+    [
+        ({"x.org"}, "x.org", True),
+        ({"x.org"}, "x.org:443", True),
+        ({"x.org"}, "x.org:80", True),
+        ({"x.org"}, "x.org:8443", False),
+        ({"x.org:8443"}, "x.org:8443", True),
+        ({"x.org:8443"}, "x.org", False),
+        ({"x.org"}, "a.x.org", False),
+        ({"x.org"}, "*.x.org", False),
+        ({"*.x.org"}, "a.x.org", True),
+        ({"*.x.org"}, "*.a.x.org", True),
+        ({"*.x.org"}, "*.x.org", True),
+        ({"*.x.org"}, "x.org", False),
+        ({"*.x.org"}, "evilx.org", False),
+        ({"*.x.org"}, "a.x.org:443", True),
+        ({"*.x.org"}, "a.x.org:22", False),
+        ({"npm"}, "npm", True),
+        ({"npm"}, "pip", False),
+        ({"registry.npmjs.org"}, "npm", False),
+    ],
+)
+def test_a_host_is_covered_only_by_what_stands_for_all_of_it(listed: set[str], entry: str, covered: bool) -> None:
+    assert covers(listed, entry) is covered
+
+
+def test_a_model_is_named_by_its_spec_or_by_its_name_alone() -> None:
+    specs = ("openai:a", "chat:a", "chat:b:free")
+    assert [model_spec(wanted, specs) for wanted in ("a", "chat:a", "b:free", "b", "openai", "openai:b", "")] == [
+        "openai:a",
+        "chat:a",
+        "chat:b:free",
+        None,
+        None,
+        None,
+        None,
     ]
-    assert problems[0] == Problem(
-        line=0,
-        column=0,
-        key="sandbox.memory",
-        message="`sandbox.memory` is 9GiB; whoever runs this bot allows at most 8GiB",
-    )
-    modest = asked.model_copy(update={"sandbox": Config().sandbox, "limits": Config().limits})
-    assert over(modest, Ceilings(network_all=True)) == ()
-    assert over(modest.model_copy(update={"sandbox": asked.sandbox}), replace(Ceilings(), network_all=True))[
-        -1
-    ].key == ("sandbox.lifetime"), "no list of images allows every image"
+
+
+def test_grants_only_ever_narrow_and_an_empty_list_grants_nothing() -> None:
+    config = parse(b"grants: {fix: [read], ask: []}")
+    assert config.grants.model_dump() == {"fix": ("read",), "ask": (), "plan": ("read",)}
 
 
 texts = st.text(min_size=1, max_size=12).filter(lambda text: text.isprintable() and text.strip() != "")

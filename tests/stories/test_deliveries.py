@@ -89,6 +89,20 @@ async def test_five_deliveries_at_once_and_a_redelivery_make_one_task() -> None:
         assert len(s.comments) == 1
 
 
+async def test_what_is_said_twice_under_different_ids_is_answered_once() -> None:
+    async with story() as s:
+        for text in ("/coder status", "/coder frobnicate", "/coder help"):
+            guid = await s.comment(text)
+            [delivery] = [d for d in s.github.deliveries if d.guid == guid]
+            headers = {**signed(s, delivery.body), "x-github-event": "issue_comment"}
+            again = [post(s, delivery.body, **headers, **{"x-github-delivery": f"{guid}-{n}"}) for n in range(4)]
+            assert {answer.status_code for answer in await asyncio.gather(*again)} == {202}
+            copies = [await s.bot.deps.store.delivery(f"{guid}-{n}") for n in range(4)]
+            assert [copy.outcome for copy in copies if copy] == ["duplicate of another delivery"] * 4
+        await s.settle()
+        assert len(s.comments) == 3
+
+
 async def test_health_says_ok_and_readiness_looks_at_the_database() -> None:
     async with story() as s:
         origin = (s.github.webhook_url or "").removesuffix("/github/webhook")
