@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+from bot.demo.borrowed import borrowed
 from bot.domain.errors import InfraError, UserError
 
 QUICK_S = 60.0
@@ -92,6 +93,7 @@ def environment(home: Path) -> dict[str, str]:
         "HOME": str(home),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": str(home / "gitconfig"),
+        "GIT_ATTR_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
         "LC_ALL": "C",
     }
@@ -100,31 +102,29 @@ def environment(home: Path) -> dict[str, str]:
 async def fetch_head(source: Path, directory: Path, home: Path) -> Bare:
     """A new bare repository with the commit that `source` has checked out, and its history, on a branch of the same
     name. `source` is only read."""
-    try:
-        probe = Bare(path=source, home=home)
-        probe.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        address = probe.git("rev-parse", "--absolute-git-dir").decode().strip()
-    except (BadObject, NotADirectoryError, FileNotFoundError) as exc:
-        raise UserError(f"{source} is not a git repository with a commit.") from exc
-    branch = probe.try_git("symbolic-ref", "--short", "--quiet", "HEAD").decode().strip() or "main"
-    bare = create(directory, home, branch)
-    # A shallow source stays shallow here instead of being refused; tags and other branches are not our business.
-    fetch = ["fetch", "--quiet", "--no-tags", "--update-shallow", address, f"HEAD:refs/heads/{branch}"]
-    process = await asyncio.create_subprocess_exec(
-        executable(),
-        *fetch,
-        cwd=directory,
-        env=environment(home),
-        stdin=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with asyncio.timeout(FETCH_S):
-            code = await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    async with borrowed(source) as ours:
+        probe = Bare(path=ours.git_dir, home=home)
+        if not probe.try_git("rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
+            raise UserError(f"{source} is not a git repository with a commit.")
+        branch = probe.try_git("symbolic-ref", "--short", "--quiet", "HEAD").decode().strip() or "main"
+        bare = create(directory, home, branch)
+        # A shallow source stays shallow here instead of being refused; tags and other branches are not our business.
+        fetch = ["fetch", "--quiet", "--no-tags", "--update-shallow", str(ours.git_dir), f"HEAD:refs/heads/{branch}"]
+        process = await asyncio.create_subprocess_exec(
+            executable(),
+            *fetch,
+            cwd=directory,
+            env=environment(home),
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            async with asyncio.timeout(FETCH_S):
+                code = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
     if code:
         raise UserError(f"git could not read {source} (exit code {code}).")
     return bare

@@ -28,6 +28,8 @@ _ADDRESS = re.compile(r"/([\w.-]+/[\w.-]+?)(?:\.git)?/(info/refs|git-upload-pack
 
 async def serve(world: World, home: Path, request: Request, send: Send) -> None:
     """Fetching needs a token that may read the repository's contents, pushing one that may write them."""
+    if world.on_git is not None:
+        await world.on_git(request.url.path)
     admitted = _admit(world, request)
     if isinstance(admitted, Response):
         await admitted(request.scope, request.receive, send)

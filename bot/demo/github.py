@@ -9,7 +9,7 @@ import re
 import secrets
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,8 @@ from fastapi import Request, Response
 from starlette.types import Receive, Scope, Send
 
 from bot.demo import bare, contract, git_http
-from bot.demo.bare import Signature
-from bot.demo.rest import Logged, Rest
+from bot.demo.bare import Signature, TreeChange
+from bot.demo.rest import Answer, Logged, Rest
 from bot.demo.shapes import Shapes
 from bot.demo.state import AppCredentials, Comment, Issue, Permission, Pull, Repository, Token, World
 from bot.demo.webhooks import Delivery, Webhooks
@@ -156,6 +156,10 @@ class LocalGitHub:
         self._world.account(login)
         self._repository(full_name).grants[login] = permission
 
+    def permit(self, permission: str, level: str) -> None:
+        """The App is given one more permission, and whoever has installed it accepts that."""
+        self._world.permissions[permission] = level
+
     def open_issue(self, full_name: str, *, title: str, body: str | None = None, author: str) -> Issue:
         return self._world.open_issue(self._repository(full_name), title=title, body=body, author=author)
 
@@ -176,6 +180,59 @@ class LocalGitHub:
         return await self._webhooks.finished(
             self._webhooks.commented(repository, issue, comment, author, before=before)
         )
+
+    async def delete_comment(self, full_name: str, comment_id: int, *, author: str) -> Delivery:
+        repository = self._repository(full_name)
+        found = repository.comment(comment_id)
+        assert found is not None, "a comment that is there"
+        issue, comment = found
+        issue.comments.remove(comment)
+        return await self._webhooks.finished(self._webhooks.deleted(repository, issue, comment, author))
+
+    async def label(self, full_name: str, number: int, label: str, *, author: str) -> Delivery:
+        repository = self._repository(full_name)
+        issue = repository.issues[number]
+        issue.labels.append(label)
+        issue.updated_at = self._clock()
+        return await self._webhooks.finished(self._webhooks.labeled("labeled", repository, issue, label, author))
+
+    async def unlabel(self, full_name: str, number: int, label: str, *, author: str) -> Delivery:
+        repository = self._repository(full_name)
+        issue = repository.issues[number]
+        issue.labels.remove(label)
+        issue.updated_at = self._clock()
+        return await self._webhooks.finished(self._webhooks.labeled("unlabeled", repository, issue, label, author))
+
+    async def assign(self, full_name: str, number: int, assignee: str, *, author: str) -> Delivery:
+        repository = self._repository(full_name)
+        issue = repository.issues[number]
+        issue.assignees.append(assignee)
+        issue.updated_at = self._clock()
+        return await self._webhooks.finished(self._webhooks.assigned(repository, issue, assignee, author))
+
+    def lock(self, full_name: str, number: int) -> None:
+        """From now on nobody can comment there."""
+        self._repository(full_name).issues[number].locked = True
+
+    def archive(self, full_name: str) -> None:
+        """From now on nobody can write anything there."""
+        self._repository(full_name).archived = True
+
+    def switch_issues_off(self, full_name: str) -> None:
+        self._repository(full_name).has_issues = False
+
+    def rename(self, login: str, new: str) -> None:
+        """Somebody takes another name; theirs is free for anybody then."""
+        self._world.rename(login, new)
+
+    def trouble(self, operation: str, status: int, message: str = "", *, times: int = 1, **headers: str) -> None:
+        """The next calls of that operation are answered so, whatever they ask; `_` in a header's name is a hyphen."""
+        answer = Answer(
+            status=status,
+            body={"message": message, "documentation_url": "https://docs.github.com/rest"},
+            headers={name.replace("_", "-"): value for name, value in headers.items()},
+        )
+        self._rest.trouble.setdefault(operation, deque()).extend([answer] * times)
 
     async def close_issue(self, full_name: str, number: int, *, author: str) -> Delivery:
         repository = self._repository(full_name)
@@ -215,6 +272,21 @@ class LocalGitHub:
         made = self._repository(full_name).bare.move(f"refs/heads/{branch}", sha, bare.ZERO)
         assert made, "a name that is free and a commit that is there"
 
+    async def commit(self, full_name: str, branch: str, files: Mapping[str, bytes], *, author: str) -> str:
+        """A person's push of one commit that writes these files, to a branch or to a new one of the default branch's
+        head."""
+        repository = self._repository(full_name)
+        held, ref = repository.bare, f"refs/heads/{branch}"
+        head = held.ref(ref)
+        parent = head or held.ref(f"refs/heads/{repository.default_branch}")
+        assert parent is not None, "a repository with a commit"
+        changes = [TreeChange(path=path, mode="100644", sha=held.write_blob(data)) for path, data in files.items()]
+        who = Signature(name=author, email=f"{author}@users.noreply.localhost", date=self._clock())
+        made = held.write_commit("Change files", held.write_tree(parent, changes), [parent], who, who)
+        moved = held.move(ref, made.sha, head or bare.ZERO)
+        assert moved, "nobody else moves the branch meanwhile"
+        return made.sha
+
     async def redeliver(self, guid: str) -> Delivery:
         """Sends a delivery once more, under the same id."""
         return await self._webhooks.finished(self._webhooks.redeliver(guid))
@@ -224,6 +296,14 @@ class LocalGitHub:
         await self._webhooks.settled()
 
     # What a person, or a test, sees.
+
+    def give_short_tokens(self) -> None:
+        """From now on tokens are of the former kind: `ghs_` and 36 letters and digits, as on older servers."""
+        self._world.gives_short_tokens = True
+
+    def on_git(self, call: Callable[[str], Awaitable[None]] | None) -> None:
+        """Awaited before each answer to git, with the path it asks for; None: no longer."""
+        self._world.on_git = call
 
     @property
     def deliveries(self) -> list[Delivery]:

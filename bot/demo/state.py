@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+import string
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -92,6 +93,7 @@ class Issue:
     closed_at: datetime | None = None
     locked: bool = False
     labels: list[str] = field(default_factory=list)
+    assignees: list[str] = field(default_factory=list)
     comments: list[Comment] = field(default_factory=list)
     pull: Pull | None = None
 
@@ -122,6 +124,8 @@ class Repository:
     created_at: datetime
     installation_id: int
     bare: Bare
+    archived: bool = False
+    has_issues: bool = True
     issues: dict[int, Issue] = field(default_factory=dict)
     checks: dict[int, CheckRun] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
@@ -183,6 +187,8 @@ class World:
         self.installations: dict[int, str] = {}
         self.repositories: dict[str, Repository] = {}
         self.tokens: list[Token] = []
+        self.gives_short_tokens = False
+        self.on_git: Callable[[str], Awaitable[None]] | None = None
         self._ids: Iterator[int] = itertools.count(1001)
 
     def next_id(self) -> int:
@@ -195,6 +201,17 @@ class World:
             kind = kind or ("Bot" if login.endswith("[bot]") else "User")
             self.accounts[login] = Account(id=self.next_id(), login=login, type=kind)
         return self.accounts[login]
+
+    def rename(self, login: str, new: str) -> None:
+        """The account keeps its id and what it may do; its old name is free."""
+        self.accounts[new] = replace(self.accounts.pop(login), login=new)
+        for repository in self.repositories.values():
+            if login in repository.grants:
+                repository.grants[new] = repository.grants.pop(login)
+            for issue in repository.issues.values():
+                written: list[Issue | Comment] = [issue, *issue.comments]
+                for item in written:
+                    item.author = new if item.author == login else item.author
 
     def installation(self, owner: str) -> int:
         """The App's installation with that owner, made when it is first asked for."""
@@ -209,8 +226,10 @@ class World:
         # As long, and of the same letters, as the tokens GitHub gives out now: code that expects 40 of [0-9A-Za-z_]
         # must not pass here.
         parts = (secrets.token_urlsafe(size) for size in (48, 256, 64))
+        long = f"{self.app.app_id}_{'.'.join(parts)}"
+        short = "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(36))
         token = Token(
-            value=f"ghs_{self.app.app_id}_{'.'.join(parts)}",
+            value=f"ghs_{short if self.gives_short_tokens else long}",
             installation_id=installation_id,
             permissions=permissions,
             repositories=repositories,
@@ -267,6 +286,6 @@ class World:
             return repository.grants[login]
         if login == repository.owner:
             return "admin"
-        if login not in self.accounts:
+        if login not in self.accounts or self.accounts[login].type == "Bot":
             return None
         return "none" if repository.private else "read"

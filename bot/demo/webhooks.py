@@ -103,6 +103,28 @@ class Webhooks:
         changes = {"changes": {"body": {"from": before}}}
         return self._send("issue_comment", "edited", repository, sender, {**payload, **changes})
 
+    def deleted(self, repository: Repository, issue: Issue, comment: Comment, sender: str) -> Delivery:
+        payload = {
+            "issue": self._shapes.issue(repository, issue),
+            "comment": self._shapes.comment(repository, issue, comment),
+        }
+        return self._send("issue_comment", "deleted", repository, sender, payload)
+
+    def labeled(self, action: str, repository: Repository, issue: Issue, label: str, sender: str) -> Delivery:
+        """`labeled` or `unlabeled`."""
+        payload = {
+            "issue": self._shapes.issue(repository, issue),
+            "label": self._shapes.label(repository, label),
+        }
+        return self._send("issues", action, repository, sender, payload)
+
+    def assigned(self, repository: Repository, issue: Issue, assignee: str, sender: str) -> Delivery:
+        payload = {
+            "issue": self._shapes.issue(repository, issue),
+            "assignee": self._shapes.user(assignee),
+        }
+        return self._send("issues", "assigned", repository, sender, payload)
+
     def closed(self, repository: Repository, issue: Issue, sender: str) -> Delivery:
         if issue.pull is not None:
             return self.pull_request("closed", repository, issue, sender)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import httpx
+import jwt
 import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -15,10 +18,15 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bot.domain.errors import GitHubError, UserError
 from bot.github.client import Repository
-from bot.github.http import Connection, Session, Shape, Sleep, read, route
+from bot.github.http import Connection, Method, Session, Shape, Sleep, read, route
 
 REVOKE_S = 10.0
 """How long giving back a token may hold up the end of a block; one that isn't given back ends within the hour."""
+LATE_S = 10.0
+"""How long a cancelled block waits for a token that is on its way, to give it back."""
+JWT_BACK = timedelta(seconds=60)
+JWT_AHEAD = timedelta(minutes=9)
+"""GitHub takes no JWT that is of the future, or that is good for more than ten minutes by GitHub's clock."""
 
 log = structlog.get_logger()
 
@@ -31,25 +39,54 @@ class _Self(Shape):
     slug: str
 
 
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class App:
     """A GitHub App on one GitHub (`api_url` is github.com's API, or an Enterprise Server's `…/api/v3`). A key or an
-    address that can't be one is a UserError at once."""
+    address that can't be one is a UserError at once. No token is kept: each block has its own. `learn` hears of each
+    at once, so that whoever takes secrets out of texts knows it."""
 
-    def __init__(self, app_id: int, private_key: str, api_url: str, *, sleep: Sleep = asyncio.sleep) -> None:
-        self._app = (app_id, _pem(private_key))
+    def __init__(
+        self,
+        app_id: int,
+        private_key: str,
+        api_url: str,
+        *,
+        sleep: Sleep = asyncio.sleep,
+        clock: Callable[[], datetime] = _utc_now,
+        learn: Callable[[str], None] | None = None,
+    ) -> None:
+        self._private_key = _pem(private_key)
         self._app_id = app_id
         self._api_url = _address(api_url)
         self._sleep = sleep
+        self._clock = clock
+        self._learn = learn or (lambda _: None)
+        self._skew = timedelta()
         self._login: str | None = None
 
     async def login(self) -> str:
         """The App's own account as it signs comments, `SLUG[bot]`; GitHub is asked once."""
         if self._login is None:
             about = "the App itself"
-            async with Connection(self._api_url, app=self._app, sleep=self._sleep) as connection:
-                content = await connection.call("GET", route("app"), about)
+            content = await self._as_app("GET", route("app"), about)
             self._login = f"{read(_Self, content, about).slug}[bot]"
         return self._login
+
+    def clones_from(self, owner: str, name: str, url: str) -> bool:
+        """Whether an address is this GitHub's for cloning that repository: a token must go to no other."""
+        try:
+            given = httpx.URL(url)
+        except httpx.InvalidURL:
+            return False
+        api = httpx.URL(self._api_url)
+        host = api.host if api.path.rstrip("/").endswith("/api/v3") else api.host.removeprefix("api.")
+        path = f"/{owner}/{name}".casefold()
+        plain = str(given) == url and not given.userinfo and not given.query and not given.fragment
+        at_home = (given.scheme, given.host, given.port) == (api.scheme, host, api.port)
+        return plain and at_home and given.path.casefold() in (path, f"{path}.git")
 
     @asynccontextmanager
     async def token(
@@ -57,7 +94,7 @@ class App:
     ) -> AsyncIterator[str]:
         """A token for one repository (its name, or its id) with these permissions and no others. It is revoked when
         the block ends, however it ends; it is good for an hour at most."""
-        token = await self._mint(installation_id, repository, permissions)
+        token = await self._minted(installation_id, repository, permissions)
         try:
             yield token
         finally:
@@ -70,30 +107,60 @@ class App:
         """A client for one repository, with a token as `token` gives it; one that ran out is replaced unnoticed."""
 
         async def mint() -> str:
-            return await self._mint(installation_id, name, permissions)
+            return await self._minted(installation_id, name, permissions)
 
         async with Connection(self._api_url, sleep=self._sleep) as connection:
             session = Session(connection, await mint(), mint)
             try:
                 yield Repository(session, owner, name, app_id=self._app_id, app_login=self.login)
             finally:
-                await self._give_back(session.token)
+                await self._give_back(session.token, *session.replaced)
+
+    async def _minted(self, installation_id: int, repository: str | int, permissions: Mapping[str, str]) -> str:
+        """A new token. Cancelled while it is on its way, it is waited for and given back: nobody else knows of it."""
+        minting = asyncio.create_task(self._mint(installation_id, repository, permissions))
+        try:
+            return await asyncio.shield(minting)
+        except asyncio.CancelledError:
+            await asyncio.wait({minting}, timeout=LATE_S)
+            minting.cancel()
+            with contextlib.suppress(GitHubError, asyncio.CancelledError):
+                await self._give_back(await minting)
+            raise
 
     async def _mint(self, installation_id: int, repository: str | int, permissions: Mapping[str, str]) -> str:
         about = f"a token of installation {installation_id} for the repository {repository}"
         scope = {"repositories": [repository]} if isinstance(repository, str) else {"repository_ids": [repository]}
-        async with Connection(self._api_url, app=self._app, sleep=self._sleep) as connection:
-            content = await connection.call(
-                "POST",
-                route("app", "installations", installation_id, "access_tokens"),
-                about,
-                json={**scope, "permissions": dict(permissions)},
-            )
-        return read(_Token, content, about).token
+        path = route("app", "installations", installation_id, "access_tokens")
+        content = await self._as_app("POST", path, about, json={**scope, "permissions": dict(permissions)})
+        token = read(_Token, content, about).token
+        self._learn(token)
+        return token
 
-    async def _give_back(self, token: str) -> None:
-        """Revokes it, also while this task is being cancelled, and cancelled again."""
-        revoking = asyncio.create_task(self._revoke(token))
+    async def _as_app(self, method: Method, path: str, about: str, *, json: Any = None) -> bytes:
+        """A call of the App itself. Where this machine's clock is wrong, GitHub's own is gone by, from then on."""
+        async with Connection(self._api_url, sleep=self._sleep) as connection:
+            try:
+                return await connection.call(method, path, about, token=self._jwt(), json=json)
+            except GitHubError as exc:
+                there = connection.refused_at
+                if exc.status != 401 or there is None:
+                    raise
+                skew = there - self._clock()
+                if abs(skew - self._skew) < JWT_BACK / 2:
+                    raise  # it was not for the time
+                log.warning("this machine's clock is not GitHub's", seconds=round(skew.total_seconds()))
+                self._skew = skew
+            return await connection.call(method, path, about, token=self._jwt(), json=json)
+
+    def _jwt(self) -> str:
+        now = self._clock() + self._skew
+        claims = {"iss": str(self._app_id), "iat": now - JWT_BACK, "exp": now + JWT_AHEAD}
+        return jwt.encode(claims, self._private_key, algorithm="RS256")
+
+    async def _give_back(self, *tokens: str) -> None:
+        """Revokes them, also while this task is being cancelled, and cancelled again."""
+        revoking = asyncio.gather(*map(self._revoke, tokens))
         try:
             await asyncio.shield(revoking)
         except asyncio.CancelledError:

@@ -6,13 +6,15 @@ import asyncio
 import itertools
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from githubkit import AppAuthStrategy, GitHub, Response, UnauthAuthStrategy
+from githubkit import GitHub, Response, UnauthAuthStrategy
 from githubkit.cache import MemCacheStrategy
 from githubkit.exception import RateLimitExceeded, RequestError, RequestFailed, RequestTimeout
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -51,6 +53,9 @@ _REASONS = (
 """Words of GitHub's refusals, and what we say instead: its own text is written for somebody else."""
 
 
+_CLOSED = ("the repository is archived", "the conversation is locked")
+
+
 class Shape(BaseModel):
     """The part of an answer that we read; what else GitHub says is none of our business."""
 
@@ -85,15 +90,20 @@ def _trust() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-class Connection:
-    """An open connection to one GitHub, as the App (`app` is its id and private key) or with the token that a call
-    brings. To be opened in the task that uses it; a call outside of that works, but connects anew."""
+class _Elsewhere(Exception):
+    """GitHub has answered with the address of another server."""
 
-    def __init__(self, api_url: str, *, app: tuple[int, str] | None = None, sleep: Sleep = asyncio.sleep) -> None:
-        # The JWT goes to a cache of its own: githubkit's default cache is one for the whole process, whatever the
-        # server. `auto_retry` would repeat a POST after a 5xx, and wait for a rate limit without a bound.
-        self._github: GitHub[AppAuthStrategy | UnauthAuthStrategy] = GitHub(
-            AppAuthStrategy(*app) if app else UnauthAuthStrategy(),
+
+class Connection:
+    """An open connection to one GitHub, with the token (or the App's JWT) that each call brings: it remembers none.
+    To be opened in the task that uses it; a call outside of that works, but connects anew."""
+
+    def __init__(self, api_url: str, *, sleep: Sleep = asyncio.sleep) -> None:
+        self._origin = _origin(httpx.URL(api_url))
+        # Its cache is its own: githubkit's default cache is one for the whole process, whatever the server.
+        # `auto_retry` would repeat a POST after a 5xx, and wait for a rate limit without a bound.
+        self._github: GitHub[UnauthAuthStrategy] = GitHub(
+            UnauthAuthStrategy(),
             base_url=api_url,
             user_agent="coder-bot",
             cache_strategy=MemCacheStrategy(),
@@ -101,8 +111,11 @@ class Connection:
             timeout=SILENCE_S,
             ssl_verify=_trust(),
             auto_retry=False,
+            async_event_hooks={"request": [self._must_stay]},
         )
         self._sleep = sleep
+        self.refused_at: datetime | None = None
+        """GitHub's own clock when it last refused something, where it said so."""
 
     async def __aenter__(self) -> Self:
         await self._github.__aenter__()  # type: ignore[no-untyped-call]  # githubkit leaves it without types
@@ -153,8 +166,13 @@ class Connection:
         except (RequestTimeout, TimeoutError) as exc:
             raise GitHubError(f"GitHub did not answer in time for {about}.", retryable=True) from exc
         except RequestFailed as exc:
+            self.refused_at = _date(exc.response.headers.get("date"))
             raise _refusal(exc, about) from exc
         except RequestError as exc:
+            if isinstance(exc.exc, _Elsewhere):
+                raise GitHubError(
+                    f"GitHub redirects {about} to another server, which was not asked. Is GITHUB_API_URL right?"
+                ) from exc
             lost = isinstance(exc.exc, httpx.TransportError)
             raise GitHubError(f"GitHub could not be reached for {about}.", retryable=lost) from exc
         except ValueError as exc:
@@ -169,12 +187,19 @@ class Connection:
             raise GitHubError(f"GitHub redirects {about}; has the repository been renamed?", status=301)
         return answer.content
 
+    async def _must_stay(self, request: httpx.Request) -> None:
+        """Redirects are followed on the same server only: what another one answers is not GitHub's word."""
+        if _origin(request.url) != self._origin:
+            raise _Elsewhere
+
 
 class Session:
     """Calls with one token. When GitHub no longer takes it, a new one is minted and the call repeated, once."""
 
     def __init__(self, connection: Connection, token: str, mint: Callable[[], Awaitable[str]]) -> None:
         self.token = token
+        self.replaced: list[str] = []
+        """Tokens that were refused. They may be good all the same: they are to be given back like the last one."""
         self._connection = connection
         self._mint = mint
         self._minting = asyncio.Lock()
@@ -198,7 +223,20 @@ class Session:
         async with self._minting:
             if self.token == used:
                 self.token = await self._mint()
+                self.replaced.append(used)
         return await self._connection.call(method, path, about, token=self.token, json=json, params=params)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _date(header: str | None) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(header or "")
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
 
 
 def _wait_s(error: GitHubError, method: Method, attempt: int) -> float | None:
@@ -228,4 +266,5 @@ def _refusal(error: RequestFailed, about: str) -> GitHubError:
         )
     reason = next((ours for theirs, ours in _REASONS if theirs in text), None) if status in (403, 409, 422) else None
     said = f"GitHub answered {status} for {about}" + (f": {reason}." if reason else ".")
-    return GitHubError(said, status=status, retryable=status >= 500)
+    closed = reason if reason in _CLOSED else None
+    return GitHubError(said, status=status, retryable=status >= 500, closed=closed)

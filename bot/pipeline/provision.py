@@ -94,7 +94,7 @@ async def _cold(job: Job) -> tuple[Sandbox, SandboxRecord]:
         await deps.store.put_sandbox(job.lease, record)
         await warm.clone(job, sandbox, base)
         await workspace.check_out(sandbox, base)
-        await set_up(sandbox, job.rules, await detected(sandbox))
+        await set_up(sandbox, job.rules, await detected(sandbox), listed=job.deps.ceilings.hosts)
         await workspace.note_made(sandbox, base)
     except BaseException:
         await sandbox.aclose()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from bot.agent.tools import run_line
 from bot.domain import detect
+from bot.domain.ceilings import covers
 from bot.domain.config import Config
 from bot.domain.detect import MANIFESTS, Detected
 from bot.domain.errors import SandboxError, UserError
@@ -62,11 +65,18 @@ async def detected(sandbox: Sandbox) -> Detected:
     return detect.detect(names, texts)
 
 
-async def set_up(sandbox: Sandbox, rules: Config, found: Detected) -> None:
-    """Runs the set-up lines with the set-up network, then closes it for good. Raises SetupFailed, RegistryUnknown."""
+async def set_up(sandbox: Sandbox, rules: Config, found: Detected, *, listed: Collection[str] | None) -> None:
+    """Runs the set-up lines with the set-up network, then closes it for good. `listed` is what the operator lets
+    network lists name (None: anything): what was detected is bound by it too. Raises SetupFailed, RegistryUnknown."""
     lines, _, network = detect.applied(rules, found)
     if not lines:
         return
+    if beyond := [entry for entry in network if listed is not None and not covers(listed, entry)]:
+        names = ", ".join(f"`{entry}`" for entry in beyond)
+        raise SetupFailed(
+            f"Set-up needs the network of {names}, which whoever runs this bot does not allow. "
+            "Say `network: {setup: []}` in `.github/coder.yml` for a set-up without."
+        )
     await sandbox.allow(await hosts(sandbox, network))
     try:
         for line in lines:

@@ -27,7 +27,7 @@ from bot.pipeline.setup import image, set_up, spec
 from bot.sandbox import workspace
 from bot.sandbox.pool import PoolFull
 from bot.sandbox.protocol import Kind, Sandbox
-from bot.sandbox.workspace import CloneFailed, Remote
+from bot.sandbox.workspace import CloneFailed, Remote, TokenRefused
 
 FETCH_MARGIN_S = 300
 """What a fetch sandbox may live beyond the time its one clone may take."""
@@ -145,7 +145,7 @@ async def make(job: Job) -> bool:
         await clone(job, sandbox, task.base_sha)
         found, key = await _inputs(job, sandbox, image_id, await workspace.listing(sandbox, task.base_sha))
         await workspace.check_out(sandbox, task.base_sha)
-        await set_up(sandbox, rules, found)
+        await set_up(sandbox, rules, found, listed=deps.ceilings.hosts)
         await workspace.note_made(sandbox, task.base_sha)
         try:
             info = await deps.provider.snapshot(sandbox.id)
@@ -180,11 +180,22 @@ async def make(job: Job) -> bool:
 
 
 async def clone(job: Job, sandbox: Sandbox, commit: str, *others: str) -> None:
-    """The one use of a token: in a sandbox that must be pristine."""
-    task, limit = job.task, job.rules.timeouts.clone
-    async with job.deps.github.token(task.installation_id, task.name, {"contents": "read"}) as token:
-        origin = Remote(url=task.clone_url, token=token)
-        await workspace.clone(sandbox, origin, commit, timeout_s=limit, others=others)
+    """The one use of a token in a sandbox, which must be pristine. One that the server does not take is minted anew,
+    once; the sandbox is as pristine as before then."""
+    task, limit, app = job.task, job.rules.timeouts.clone, job.deps.github
+    if not app.clones_from(task.owner, task.name, task.clone_url):
+        raise CloneFailed(f"The delivery says to clone from {task.clone_url!r}: that is not this bot's GitHub.")
+    for last in (False, True):
+        async with app.token(task.installation_id, task.name, {"contents": "read"}) as token:
+            origin = Remote(url=task.clone_url, token=token)
+            try:
+                await workspace.clone(sandbox, origin, commit, timeout_s=limit, others=others)
+            except TokenRefused:
+                if last:
+                    raise
+                log.warning("a token was refused while cloning", task=task.id)
+            else:
+                return
 
 
 async def create(job: Job, kind: Kind, snapshot: SnapshotRecord) -> Start:

@@ -273,7 +273,7 @@ class DockerProvider:
             (pair for pair in container["Config"]["Env"] or () if pair.startswith("PATH=")), "PATH=/usr/bin:/bin"
         )
         lent = bool(labels["coder-bot.own"])
-        folders = [path[5:], f"{WORKSPACE}/.npm-global/bin", *([f"{RUNTIME}/bin"] if lent else [])]
+        folders = [path[5:], *([f"{RUNTIME}/bin"] if lent else []), f"{WORKSPACE}/.npm-global/bin"]
         sandbox = DockerSandbox(
             self._api,
             sandbox_id,

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import structlog
 
+from bot.domain.cuts import beginning
 from bot.domain.errors import SandboxError
 from bot.sandbox.hosts import Host, is_public
 from bot.sandbox.http_request import Connect, Plain, parse, parse_inside
@@ -105,7 +106,7 @@ class EgressProxy:
     def during(self, command: str) -> Iterator[None]:
         """What is refused inside is logged with this command, and with all others that run at that moment."""
         key = object()
-        self._commands[key] = command[:COMMAND_LIMIT]
+        self._commands[key] = beginning(command, COMMAND_LIMIT)
         try:
             yield
         finally:

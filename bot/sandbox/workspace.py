@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from bot.domain.cuts import ending
 from bot.domain.errors import InfraError, SandboxError, UserError
 from bot.domain.patch import Change, Patch
 from bot.domain.tree import TreeEntry, parse_ls_tree
 from bot.sandbox import guest
+from bot.sandbox.careful_git import FROM_A_FILE, GIT_ENV, MACHINE, fetching
 from bot.sandbox.protocol import WORKSPACE, ExecResult, Sandbox
 
 REPO = f"{WORKSPACE}/repo"
@@ -27,53 +30,16 @@ MANIFEST_LIMIT = 256 * 1024
 PACK_LIMIT = 64 * 1024 * 1024
 """Bytes of a pack on its way from one sandbox to another; the bot holds all of it."""
 
-# Nothing a repository brings along is run or followed: no hooks, no submodules, no LFS, no strange transports.
-_CAREFUL = [
-    "-c",
-    "protocol.allow=never",
-    "-c",
-    "protocol.https.allow=always",
-    "-c",
-    "protocol.http.allow=always",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "submodule.recurse=false",
-    "-c",
-    "fetch.recurseSubmodules=false",
-    "-c",
-    "filter.lfs.smudge=",
-    "-c",
-    "filter.lfs.process=",
-    "-c",
-    "filter.lfs.required=false",
-    "-c",
-    "gc.auto=0",
-    "-c",
-    "maintenance.auto=false",
-    "-c",
-    "credential.helper=",
-    "-c",
-    "advice.detachedHead=false",
-]
-_GIT_ENV = {
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": "/dev/null",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_LFS_SKIP_SMUDGE": "1",
-    "GIT_TEMPLATE_DIR": "",
-    # What a command may have left in its home folder, or may have put in an object's place, is nothing to go by.
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "HOME": "/nonexistent",
-    "XDG_CONFIG_HOME": "/nonexistent",
-}
+# What git says, in the language that GIT_ENV asks for, when the server does not take what it was shown.
+_REFUSED = re.compile(rb"Authentication failed|could not read (?:Username|Password)|error: 401")
 
 
 class CloneFailed(UserError):
     """The repository could not be brought into the sandbox."""
+
+
+class TokenRefused(CloneFailed):
+    """The server did not take the token; nothing has come into the sandbox, which is as pristine as before."""
 
 
 class PackRefused(InfraError):
@@ -113,35 +79,46 @@ async def clone(
     sandbox: Sandbox, origin: Origin, commit: str, *, timeout_s: float, others: Sequence[str] = ()
 ) -> None:
     """Fetches one commit into `REPO`, without its history, and checks nothing out; from a server, some more beside
-    it. The network is closed again afterwards. The sandbox must be pristine; if this raises, or is cancelled, it is
-    to be killed."""
+    it. The network is closed again afterwards. The sandbox must be pristine; if this raises anything but
+    TokenRefused, or is cancelled, it is to be killed."""
+    if not all(re.fullmatch(r"[0-9a-f]{40}", each) for each in (commit, *others)):
+        raise CloneFailed("What is to be cloned is not named by the id of a commit.")
     await _git(sandbox, "init", "-q", REPO, cwd=WORKSPACE)
     match origin:
         case Bundle(data=data):
             await sandbox.write(f"{SCRATCH}/origin.bundle", data)
-            result = await _try_git(sandbox, "fetch", "-q", f"{SCRATCH}/origin.bundle", commit, local=True)
+            argv = ["git", "fetch", "-q", f"{SCRATCH}/origin.bundle", commit]
+            result = await sandbox.exec(argv, cwd=REPO, env=FROM_A_FILE, timeout_s=timeout_s)
             await sandbox.remove(f"{SCRATCH}/origin.bundle")
         case Remote() as remote:
             await sandbox.allow(frozenset({remote.host}))
             try:
-                result = await sandbox.exec(
-                    ["git", *_CAREFUL, "fetch", "-q", "--depth=1", "--no-tags", remote.url, commit, *others],
-                    cwd=REPO,
-                    env={**_GIT_ENV, **sandbox.proxy_env, **_authorization(remote)},
-                    timeout_s=timeout_s,
-                )
+                result = await _fetch(sandbox, remote, [commit, *others], timeout_s)
             finally:
                 await sandbox.allow(frozenset())
     if result.timed_out:
         raise CloneFailed(f"Cloning did not end within {timeout_s:.0f} seconds.")
     if result.exit_code:
-        raise CloneFailed(f"Cloning failed (git's exit code {result.exit_code}):\n{tail(result)}")
+        kind = TokenRefused if _REFUSED.search(result.stderr) else CloneFailed
+        raise kind(f"Cloning failed (git's exit code {result.exit_code}):\n{tail(result)}")
     await _git(sandbox, "update-ref", "--no-deref", "HEAD", commit)
 
 
+async def _fetch(sandbox: Sandbox, remote: Remote, commits: Sequence[str], timeout_s: float) -> ExecResult:
+    """The one process that ever sees a token; it and what it starts see nothing of the repository's own variables."""
+    env = {**fetching(remote.url, remote.token), **sandbox.proxy_env}
+    names = ",".join((*env, *MACHINE))
+    argv = ["python3", "-IS", "-c", guest.source("alone"), names]
+    argv += ["git", "fetch", "-q", "--depth=1", "--no-tags", "--", remote.url, *commits]
+    return await sandbox.exec(argv, cwd=REPO, env=env, timeout_s=timeout_s)
+
+
 async def check_out(sandbox: Sandbox, commit: str) -> None:
-    """Puts a commit's files into the work tree as git would for a person, attributes applied."""
-    await _git(sandbox, "reset", "-q", "--hard", commit)
+    """Puts a commit's files into the work tree byte for byte, as they are verified and published: no line ends or
+    encodings are changed, and what LFS keeps elsewhere stays a pointer. What has run here may have had a hand in it.
+    """
+    if not (await _python(sandbox, "checkout", REPO, commit, "--anew")).ok:
+        raise InfraError(f"The commit {commit} could not be checked out.")
 
 
 async def check_out_exactly(sandbox: Sandbox, tree: str, files: Sequence[TreeEntry]) -> None:
@@ -158,7 +135,7 @@ async def listing(sandbox: Sandbox, commit: str) -> tuple[TreeEntry, ...]:
     """Every file of a commit, as git lists it."""
     shell = f"git ls-tree -r -z {commit} > {SCRATCH}/listing"
     await sandbox.write(f"{SCRATCH}/listing", b"")
-    result = await sandbox.exec(["sh", "-c", shell], cwd=REPO, env=_GIT_ENV, timeout_s=QUICK_S)
+    result = await sandbox.exec(["sh", "-c", shell], cwd=REPO, env=GIT_ENV, timeout_s=QUICK_S)
     if not result.ok:
         raise InfraError(f"git could not list {commit}.")
     return parse_ls_tree(await sandbox.read(f"{SCRATCH}/listing", max_bytes=LISTING_LIMIT))
@@ -185,7 +162,7 @@ async def pack(sandbox: Sandbox, commit: str, *, without: str | None = None) -> 
     result = await sandbox.exec(
         ["sh", "-c", f"git pack-objects -q --revs --stdout > {file}"],
         cwd=REPO,
-        env=_GIT_ENV,
+        env=GIT_ENV,
         stdin="".join(f"{line}\n" for line in wanted).encode(),
         timeout_s=QUICK_S,
     )
@@ -286,17 +263,7 @@ async def apply(sandbox: Sandbox, patch: Patch) -> None:
 def tail(result: ExecResult, limit: int = 2000) -> str:
     """The end of what a command printed, both streams, as text."""
     text = (result.stdout + result.stderr).decode("utf-8", "replace").strip()
-    return text if len(text) <= limit else "…" + text[-limit:]
-
-
-def _authorization(remote: Remote) -> dict[str, str]:
-    parts = urlsplit(remote.url)
-    basic = base64.b64encode(f"x-access-token:{remote.token}".encode()).decode()
-    return {
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": f"http.{parts.scheme}://{parts.netloc}/.extraHeader",
-        "GIT_CONFIG_VALUE_0": f"Authorization: Basic {basic}",
-    }
+    return text if len(text) <= limit else "…" + ending(text, limit)
 
 
 def _dump(patch: Patch) -> bytes:
@@ -305,14 +272,11 @@ def _dump(patch: Patch) -> bytes:
 
 async def _python(sandbox: Sandbox, name: str, *args: str, stdin: bytes = b"") -> ExecResult:
     argv = ["python3", "-IS", "-c", guest.source(name), *args]
-    return await sandbox.exec(argv, env=_GIT_ENV, stdin=stdin, timeout_s=QUICK_S * 5, trusted_status=True)
+    return await sandbox.exec(argv, env=GIT_ENV, stdin=stdin, timeout_s=QUICK_S * 5, trusted_status=True)
 
 
-async def _try_git(
-    sandbox: Sandbox, *args: str, cwd: str = REPO, local: bool = False, stdin: bytes = b""
-) -> ExecResult:
-    careful: Sequence[str] = [*_CAREFUL, *(("-c", "protocol.file.allow=always") if local else ())]
-    return await sandbox.exec(["git", *careful, *args], cwd=cwd, env=_GIT_ENV, stdin=stdin, timeout_s=QUICK_S)
+async def _try_git(sandbox: Sandbox, *args: str, cwd: str = REPO, stdin: bytes = b"") -> ExecResult:
+    return await sandbox.exec(["git", *args], cwd=cwd, env=GIT_ENV, stdin=stdin, timeout_s=QUICK_S)
 
 
 async def _git(sandbox: Sandbox, *args: str, cwd: str = REPO, stdin: bytes = b"") -> None:

@@ -41,14 +41,17 @@ def home() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def base_bundle(home: Path) -> tuple[bytes, str]:
+def base_bundle(home: Path, files: Mapping[str, bytes]) -> tuple[bytes, str]:
     repo = home / "repo"
-    for name, content in BASE.items():
+    for name, content in files.items():
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         (repo / name).write_bytes(content)
-    os.chmod(repo / "run.sh", 0o755)
+    if "run.sh" in files:
+        os.chmod(repo / "run.sh", 0o755)
     who = ["-c", "user.name=a", "-c", "user.email=a@b.test"]
-    for words in (["init", "-q"], ["add", "-Af"], [*who, "commit", "-qm", "base"]):
+    subprocess.run(["git", "init", "-q"], cwd=repo, check=True)
+    (repo / ".git" / "info" / "attributes").write_text("* -text -filter -ident -working-tree-encoding\n")
+    for words in (["add", "-Af"], [*who, "commit", "-qm", "base"]):
         subprocess.run(["git", *words], cwd=repo, check=True)
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=repo, check=True, stdout=subprocess.PIPE)
     subprocess.run(["git", "bundle", "create", "-q", str(home / "bundle"), "HEAD"], cwd=repo, check=True)
@@ -56,9 +59,11 @@ def base_bundle(home: Path) -> tuple[bytes, str]:
 
 
 @asynccontextmanager
-async def cloned(home: Path, *, made: str = "true") -> AsyncIterator[tuple[Sandbox, str]]:
-    """A sandbox with BASE checked out, in which `made` has run as set-up; and the commit."""
-    bundle, commit = base_bundle(home)
+async def cloned(
+    home: Path, *, made: str = "true", files: Mapping[str, bytes] = BASE
+) -> AsyncIterator[tuple[Sandbox, str]]:
+    """A sandbox with these files checked out, in which `made` has run as set-up; and the commit."""
+    bundle, commit = base_bundle(home, files)
     provider = DockerProvider(
         deployment=f"test-{secrets.token_hex(6)}", egress_dir=home / "egress", private_hosts=frozenset()
     )
@@ -90,6 +95,24 @@ async def test_an_untouched_tree_is_no_change_and_touching_it_makes_none(home: P
     async with cloned(home) as (sandbox, base):
         await sh(sandbox, "touch a.txt sub/b.txt; cp -p a.txt x; mv x a.txt")
         assert not await collected(sandbox, base)
+
+
+async def test_what_attributes_would_change_on_the_way_is_worked_on_as_it_will_be_published(home: Path) -> None:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 12\n" % (b"0" * 64)
+    attributes = (
+        b"*.bat text eol=crlf\n*.enc text working-tree-encoding=UTF-16\n*.id ident\n*.bin filter=lfs diff=lfs -text\n"
+    )
+    files = {".gitattributes": attributes, "a.bat": b"x\ny\n", "b.enc": b"x\n", "c.id": b"$Id$\n", "d.bin": pointer}
+    async with cloned(home, files=files) as (sandbox, base):
+        for name, content in files.items():
+            assert await sandbox.read(f"{REPO}/{name}", max_bytes=1000) == content
+        assert not await collected(sandbox, base)
+        await sh(sandbox, "printf 'x\\r\\n' >a.bat; echo more >>d.bin")
+        patch = await collected(sandbox, base)
+        assert [(change.path, change.content) for change in patch.changes] == [
+            ("a.bat", b"x\r\n"),
+            ("d.bin", pointer + b"more\n"),
+        ]
 
 
 async def test_each_kind_of_change_is_told_as_bytes_and_mode(home: Path) -> None:

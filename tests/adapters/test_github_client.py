@@ -19,11 +19,13 @@ import respx
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
+from bot.domain.briefing import Speaker
 from bot.domain.errors import GitHubError, UserError
 from bot.domain.event import Person
 from bot.github.auth import App
 from bot.github.client import COMMENTS_LIMIT, Commit, Issue, Permission, Pull, Repository, RepositoryInfo, TreeEntry
 from bot.github.webhook import GHOST
+from bot.pipeline.briefing import Speakers
 
 API = "https://github.test/api/v3"
 REPO = f"{API}/repos/octo/sample"
@@ -212,7 +214,7 @@ async def test_a_token_that_has_run_out_is_replaced_once_and_the_call_repeated(a
     used = [call.request.headers["authorization"] for call in comments.calls]
     assert used == [f"Bearer {token(1)}", f"Bearer {token(2)}"]
     assert sent(github.mint, 0) == sent(github.mint, 1)
-    assert github.returned == [token(2)]
+    assert github.returned == [token(2), token(1)]
 
 
 async def test_a_second_refusal_of_the_token_is_an_error(app: App, github: GitHub) -> None:
@@ -232,7 +234,7 @@ async def test_calls_that_are_refused_together_share_one_new_token(app: App, git
     async with opened(app) as repository:
         await asyncio.gather(*(repository.issue(3) for _ in range(5)))
     assert github.mint.call_count == 2
-    assert github.returned == [token(2)]
+    assert github.returned == [token(2), token(1)]
 
 
 @pytest.mark.parametrize("answer", [failed(403), failed(500), ok({"id": "no number"}), httpx.ReadError("reset")])
@@ -438,12 +440,15 @@ async def test_a_renamed_repository_is_followed_when_reading(app: App, github: G
     assert there.calls[0].request.headers["authorization"] == f"Bearer {token(1)}"
 
 
-async def test_no_token_follows_a_redirect_to_another_host(app: App, github: GitHub) -> None:
-    github.on("GET", f"{REPO}/issues/3", httpx.Response(301, headers={"Location": "https://evil.test/issue"}))
-    there = github.on("GET", "https://evil.test/issue", ok(ISSUE))
+@pytest.mark.parametrize("there", ["https://evil.test/issue", "http://github.test/x", "https://github.test:444/x"])
+async def test_nobody_else_is_asked_because_of_a_redirect(app: App, github: GitHub, there: str) -> None:
+    github.on("GET", f"{REPO}/issues/3", httpx.Response(301, headers={"Location": there}))
+    asked = github.on("GET", there, ok(ISSUE))
     async with opened(app) as repository:
-        await repository.issue(3)
-    assert "authorization" not in there.calls[0].request.headers
+        with pytest.raises(GitHubError, match="redirects the issue octo/sample#3 to another server") as caught:
+            await repository.issue(3)
+    assert not asked.called
+    assert not caught.value.retryable
 
 
 @pytest.mark.parametrize("status", [301, 302])
@@ -656,6 +661,45 @@ async def test_a_comment_without_text_or_author_is_still_one(app: App, github: G
     assert (found.body, found.author, found.by_this_app) == ("", GHOST, False)
 
 
+@pytest.mark.parametrize("time", [None, "yesterday", "2026-11-30T10:00:00", 7, "7"])
+async def test_a_time_that_is_none_is_no_time(app: App, github: GitHub, time: object) -> None:
+    conversation(github, [{**comment(1), "created_at": time}, {**comment(2), "updated_at": time}])
+    async with opened(app) as repository:
+        first, second = await repository.comments(3)
+    assert (first.created_at, second.updated_at) == (None, None)
+    assert first.updated_at == datetime(2026, 11, 30, 10, 0, 5, tzinfo=UTC)
+
+
+async def test_the_paths_of_a_commit_are_those_of_its_regular_files(app: App, github: GitHub) -> None:
+    modes = {"a/x": "100644", "run": "100755", "a": "040000", "link": "120000", "module": "160000"}
+    tree = [{"path": path, "mode": mode, "sha": B, "type": "blob"} for path, mode in modes.items()]
+    github.on("GET", f"{REPO}/git/trees/{A}", ok({"tree": tree, "truncated": True}), params={"recursive": "1"})
+    async with opened(app) as repository:
+        assert await repository.paths(A) == ("a/x", "run")
+
+
+@pytest.mark.parametrize(
+    ("answer", "permission"),
+    [
+        (ok({"permission": "write", "role_name": "maintain", "user": {"id": 11, "login": "anna"}}), "write"),
+        (ok({"permission": "admin", "user": {"id": 12, "login": "anna"}}), "none"),  # somebody took the old name
+        (failed(404), "none"),
+        (failed(403), "none"),
+        (ok({"permission": "root"}), "none"),
+    ],
+)
+async def test_whose_permission_is_not_known_for_sure_has_none_and_is_asked_about_once(
+    app: App, github: GitHub, answer: httpx.Response, permission: str
+) -> None:
+    conversation(github, [comment(1), comment(2)])
+    route = github.on("GET", f"{REPO}/collaborators/anna/permission", answer)
+    async with opened(app) as repository:
+        speakers = Speakers(repository)
+        found = [await speakers.of(one) for one in await repository.comments(3)]
+    assert found == [Speaker(login="anna", permission=permission)] * 2  # type: ignore[arg-type]  # a table's text
+    assert route.call_count == 1
+
+
 async def test_only_the_apps_own_comment_is_found_by_its_marker(app: App, github: GitHub) -> None:
     marked = "hello <!-- coder-bot:task=1 -->"
     conversation(
@@ -664,7 +708,7 @@ async def test_only_the_apps_own_comment_is_found_by_its_marker(app: App, github
             comment(1, body=marked),
             comment(2, body=marked, via=APP_ID),  # a person, through the App with a token of their own
             comment(3, body=marked, login="other[bot]", kind="Bot", via=99),
-            comment(4, body="nothing", login="coder-bot[bot]", kind="Bot", via=APP_ID),
+            comment(4, body=f"{marked} was printed by a test", login="coder-bot[bot]", kind="Bot", via=APP_ID),
             comment(5, body=marked, login="coder-bot[bot]", kind="Bot", via=APP_ID),
         ],
     )

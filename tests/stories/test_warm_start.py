@@ -211,8 +211,10 @@ cat "$HOME/.gitconfig" >> .git/config
 mkdir /workspace/elsewhere; ln -s /workspace/elsewhere later
 """
 CORRUPT = b"""\
-blob=$(git rev-parse HEAD:test_calc.py | sed 's,^..,&/,')
-rm -f ".git/objects/$blob"; mkdir -p ".git/objects/${blob%/*}"; echo nonsense > ".git/objects/$blob"
+blob=$(git rev-parse HEAD:test_calc.py)
+at=$(git verify-pack -v .git/objects/pack/*.idx | awk -v blob="$blob" '$1 == blob { print $5 }')
+chmod u+w .git/objects/pack/*.pack
+printf nonsense | dd of="$(echo .git/objects/pack/*.pack)" bs=1 seek="$((at + 3))" conv=notrunc 2>/dev/null
 """
 LOOK = "cat calc.py; find .git -newer $HOME/mark -name config -o -name replace; cat .git/config; ls -l . /workspace"
 

@@ -1,8 +1,9 @@
-"""Makes a work tree hold exactly a tree's files, byte for byte, and proves it: usage `checkout.py REPO TREE`.
+"""Makes a work tree hold exactly a tree's files, byte for byte, and proves it: `checkout.py REPO TREE [--anew]`.
 
 The files that must be there come on stdin, `mode SP id TAB path` with NUL between them, and not from git: what has
 run here may have made git see something else. Untracked files stay (set-up made them). Prints nothing and exits 0
-only if every file hashes to its entry, and no link leads to it."""
+only if every file hashes to its entry, and no link leads to it. With --anew, every file is written from git's
+objects, whatever the index says of it, and nothing is proved."""
 
 import hashlib
 import os
@@ -56,6 +57,11 @@ def main() -> None:
         # This file outranks every .gitattributes of the tree.
         file.write("* -text -eol -filter -ident -working-tree-encoding\n")
     git("read-tree", "-u", "--reset", tree)
+    if "--anew" in sys.argv[3:]:
+        os.unlink(os.path.join(repo, ".git", "index"))
+        git("read-tree", tree)
+        git("checkout-index", "-a", "-f", "-q", "-u")
+        return
     git("checkout-index", "-a", "-f", "-q")
     real = {b""}
     for line in filter(None, sys.stdin.buffer.read().split(b"\0")):
