@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 PATIENT := -o faulthandler_timeout=7300
 
-.PHONY: help setup engine postgres check format test slow chaos bench demo live-e2b clean
+.PHONY: help setup engine postgres check format test slow chaos fuzz bench demo live-e2b clean
 
 help:
 	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,7 +45,12 @@ slow: setup engine postgres ## what takes longer: kills before every commit, cha
 chaos: setup engine ## 200 random faults over 50 tasks on Docker, 40 over 10 on E2B; CODER_CHAOS_SEED=N for another course
 	$(BIN)/pytest -n0 -m slow $(PATIENT) tests/stories/test_chaos.py $(ARGS)
 
+fuzz: setup ## 100,000 generated lines through the policy, run by dash and bash; any text at all; CODER_FUZZ_SEED=N for others
+	@echo "CODER_FUZZ_SEED=$${CODER_FUZZ_SEED:-1} CODER_FUZZ_LINES=$${CODER_FUZZ_LINES:-100000}"
+	CODER_FUZZ_EXAMPLES=$${CODER_FUZZ_EXAMPLES:-2000} $(BIN)/pytest -n0 -s -m 'slow or not slow' $(PATIENT) --timeout=7200 tests/fuzz $(ARGS)
+
 bench: setup engine ## how quick sandboxes are, as ratios against peers in the same run
+	$(BIN)/python -m benchmarks.redaction
 	$(BIN)/python -m benchmarks.sandbox $(ARGS)
 
 live-e2b: setup ## the sandbox contract against the real E2B: needs E2B_API_KEY and scripts/e2b-template's template

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import structlog
 from fastapi import FastAPI
@@ -19,7 +19,7 @@ from fastapi import FastAPI
 from bot.db import migrate
 from bot.db.store import Store
 from bot.domain.budget import FREE, Price
-from bot.domain.config import Ceilings
+from bot.domain.ceilings import Ceilings, model_spec
 from bot.domain.errors import UserError
 from bot.domain.redaction import Redactor
 from bot.domain.task import Job, Postponed
@@ -34,7 +34,7 @@ from bot.sandbox.credentials import load_credentials
 from bot.sandbox.pool import PooledProvider, PoolLimits
 from bot.sandbox.protocol import Network, ProviderLimits, SandboxProvider
 from bot.settings import Settings
-from bot.web import server
+from bot.web import metrics, server
 
 RECONCILE_S = 300.0
 LIFETIME_S = 4 * 3600
@@ -55,6 +55,7 @@ class Bot:
     deps: Deps
     engine: EmbeddedEngine
     web: FastAPI
+    metrics: FastAPI
 
     async def work(self) -> None:
         """Works until cancelled, beginning with what an earlier process left undone."""
@@ -74,8 +75,13 @@ class Bot:
 
 
 @asynccontextmanager
-async def open_bot(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> AsyncIterator[Bot]:
-    """Everything wired and migrated; nothing works before `Bot.work`. One process at a time for each home."""
+async def open_bot(
+    settings: Settings, *, clock: Callable[[], datetime] = utc_now, redactor: Redactor | None = None
+) -> AsyncIterator[Bot]:
+    """Everything wired and migrated; nothing works before `Bot.work`. One process at a time for each home. The
+    redactor, if the process has one already, comes to know all our secrets."""
+    redactor = redactor or Redactor()
+    redactor.keep(known_secrets(settings))
     settings.coder_home.mkdir(parents=True, exist_ok=True)
     with exclusive(settings.coder_home):
         await migrate.upgrade(settings.database_url)
@@ -84,10 +90,12 @@ async def open_bot(settings: Settings, *, clock: Callable[[], datetime] = utc_no
             stack.push_async_callback(store.aclose)
             provider = sandbox_provider(settings)
             stack.push_async_callback(provider.aclose)
-            yield _wire(settings, store, provider, clock)
+            yield _wire(settings, store, provider, clock, redactor)
 
 
-def _wire(settings: Settings, store: Store, provider: SandboxProvider, clock: Callable[[], datetime]) -> Bot:
+def _wire(
+    settings: Settings, store: Store, provider: SandboxProvider, clock: Callable[[], datetime], redactor: Redactor
+) -> Bot:
     async def run(job: Job) -> Postponed | None:
         return await stages.run(deps, job)
 
@@ -104,9 +112,9 @@ def _wire(settings: Settings, store: Store, provider: SandboxProvider, clock: Ca
         store=store,
         engine=engine,
         provider=pool,
-        github=github_app(settings),
+        github=github_app(settings, learn=redactor.learn),
         model=lambda wanted: model(settings, wanted),
-        redactor=Redactor((*settings.secrets, *index_credentials(settings).values())),
+        redactor=redactor,
         clock=clock,
         new_id=lambda: uuid.uuid4().hex[:12],
         image=settings.image,
@@ -120,7 +128,17 @@ def _wire(settings: Settings, store: Store, provider: SandboxProvider, clock: Ca
         return None
 
     web = server.create(store=store, secret=secret.get_secret_value(), wake=engine.wake, ready=ready, clock=clock)
-    return Bot(settings=settings, deps=deps, engine=engine, web=web)
+    return Bot(settings=settings, deps=deps, engine=engine, web=web, metrics=metrics.create(store.tally))
+
+
+def known_secrets(settings: Settings) -> tuple[str, ...]:
+    """Exact values that must not leave the process."""
+    found = [*settings.secrets, *index_credentials(settings).values()]
+    for address in (settings.database_url, settings.openai_base_url, settings.e2b_api_url):
+        with contextlib.suppress(ValueError):  # what is no address is refused by whoever uses it
+            password = urlsplit(address or "").password or ""
+            found += [password, unquote(password)]
+    return tuple(found)
 
 
 def sandbox_provider(settings: Settings) -> SandboxProvider:
@@ -195,20 +213,23 @@ def pool_limits(settings: Settings, theirs: ProviderLimits) -> PoolLimits:
     )
 
 
-def github_app(settings: Settings) -> App:
+def github_app(settings: Settings, *, learn: Callable[[str], None] | None = None) -> App:
     if settings.github_app_id is None or settings.github_private_key is None:
         raise UserError("GITHUB_APP_ID and GITHUB_PRIVATE_KEY are not set; they come with your GitHub App.")
-    return App(settings.github_app_id, settings.github_private_key.get_secret_value(), settings.github_api_url)
+    key = settings.github_private_key.get_secret_value()
+    return App(settings.github_app_id, key, settings.github_api_url, learn=learn)
 
 
 def model(settings: Settings, wanted: str | None) -> Model:
-    """The operator's model, or the one a repository names with the operator's provider."""
+    """The operator's model, or the one a repository names among those it may choose from."""
     spec = settings.model
     if spec is None:
         raise UserError("No model is set. Set CODER_MODEL, or OPENAI_API_KEY for OpenAI's.")
+    if wanted is not None:
+        spec = model_spec(wanted, settings.models)
+        if spec is None:
+            raise UserError(f"The model {wanted[:80]!r} is not one that repositories may choose (CODER_MODELS).")
     kind, name = parse_spec(spec)
-    if wanted is not None and kind != "scripted":
-        name = wanted
     table = {
         key: Price(input=price[0], output=price[1], cached=price[2]) for key, price in settings.coder_prices.items()
     }
@@ -236,7 +257,20 @@ def ceilings(settings: Settings, limits: PoolLimits) -> Ceilings:
         lifetime=limits.lifetime_s,
         disk=limits.disk,
         duration=settings.coder_max_duration,
+        retention=settings.coder_max_retention,
+        command=limits.exec_s,
         cost=settings.coder_max_cost,
+        tokens=settings.coder_max_tokens,
+        steps=settings.coder_max_steps,
+        tool_calls=settings.coder_max_tool_calls,
+        attempts=settings.coder_max_attempts,
+        files=settings.coder_max_files,
+        patch=settings.coder_max_patch,
         memory=settings.coder_max_memory,
+        cpus=settings.coder_max_cpus,
         images=settings.coder_images | {settings.image},
+        models=settings.models,
+        hosts=settings.coder_network_hosts,
+        add_commands=settings.coder_allow_commands,
+        deny_commands=settings.coder_deny_commands,
     )

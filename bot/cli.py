@@ -12,14 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import structlog
 import typer
 
 from bot import settings as env
 from bot.domain import command, config
-from bot.domain.commands_policy import Allowed, Policy
+from bot.domain.commands_policy import Allowed, Policy, Refused
 from bot.domain.config import ConfigError
+from bot.domain.episode import Code
 from bot.domain.errors import UserError
+from bot.domain.redaction import Redactor
 
 if TYPE_CHECKING:
     from bot.db.store import Store
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from bot.sandbox.protocol import SandboxProvider
 
 T = TypeVar("T")
+
+redactor = Redactor()
+"""This process's: what it prints, logs and says on GitHub goes through it."""
 
 REFUSED = 3
 """Exit code for what the policy refuses."""
@@ -69,17 +73,26 @@ async def _serve(host: str, port: int) -> None:
 
     from bot.app import model, open_bot
 
-    settings = env.load()
+    settings = _settings()
     await model(settings, None).aclose()  # a missing model is an error now, not at the first issue
-    async with open_bot(settings) as bot:
-        server = uvicorn.Server(uvicorn.Config(bot.web, host=host, port=port, log_level="warning", lifespan="off"))
+    async with open_bot(settings, redactor=redactor) as bot:
+        doors = [(bot.web, host, port)]
+        if settings.coder_metrics_port is not None:
+            doors.append((bot.metrics, settings.coder_metrics_host, settings.coder_metrics_port))
+        servers = [
+            uvicorn.Server(
+                uvicorn.Config(site, host=at, port=on, log_level="warning", log_config=None, lifespan="off")
+            )
+            for site, at, on in doors
+        ]
         working = asyncio.create_task(bot.work())
-        serving = asyncio.create_task(server.serve())
-        await asyncio.wait([working, serving], return_when=asyncio.FIRST_COMPLETED)
-        server.should_exit = True
+        parts = [working, *(asyncio.create_task(server.serve()) for server in servers)]
+        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        for server in servers:
+            server.should_exit = True
         working.cancel()
-        await asyncio.wait([working, serving])
-        for ended in (working, serving):
+        await asyncio.wait(parts)
+        for ended in parts:
             if not ended.cancelled() and (problem := ended.exception()):
                 raise problem
 
@@ -96,7 +109,7 @@ def demo(
     from bot import local
 
     _log(logging.WARNING)
-    settings = env.load()
+    settings = _settings()
     if (repo is None) != (task is None):
         raise typer.BadParameter("--repo and --task go together")
     job = _job(settings, repo, task, model, keep)
@@ -120,7 +133,7 @@ def run(
     from bot.demo import repository
 
     _log(logging.WARNING)
-    settings = env.load()
+    settings = _settings()
     if _run(_is_dirty(repo)):
         _say("note: uncommitted changes are not part of the work; it starts from HEAD")
     report = _run(local.main_job(settings, _job(settings, repo, task, model, keep=False), _say))
@@ -149,7 +162,7 @@ def verify(
     from bot.demo import repository
 
     _log(logging.WARNING)
-    settings = env.load()
+    settings = _settings()
 
     async def work() -> tuple[Any, float]:
         commit = await repository.resolve(repo, base)
@@ -173,10 +186,16 @@ def verify(
 def config_check(file: Path, as_json: Json = False) -> None:
     """Say whether a config file is right; exit code 0 or 1."""
     try:
+        if file.is_symlink():
+            raise UserError(f"{file} is a symbolic link; the bot reads its rules from a regular file only.")
         config.parse(_read(file))
         problems: tuple[config.Problem, ...] = ()
     except ConfigError as exc:
         problems = exc.problems
+    except UserError as exc:
+        if not as_json:
+            raise
+        problems = (config.Problem(line=0, column=0, key="", message=str(exc)),)
     if as_json:
         errors = [{"line": p.line, "column": p.column, "key": p.key, "message": p.message} for p in problems]
         _print_json({"ok": not problems, "errors": errors})
@@ -200,20 +219,18 @@ def policy_check(
     config_file: Annotated[Path | None, typer.Option("--config", help="Rules; default: all presets.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether the agent may run a command; exit code 0 allowed, 3 refused."""
+    """Say whether the agent may run a command, and by which rule; exit code 0 allowed, 3 refused."""
     rules = config.parse(_read(config_file)) if config_file else None
     policy = Policy.of(allow=rules.commands.allow, deny=rules.commands.deny) if rules else Policy.of()
     decision = policy.decide(line)
     allowed = isinstance(decision, Allowed)
-    if isinstance(decision, Allowed):
-        document = {"allowed": True, "argv": list(decision.argv), "rule": decision.rule, "reason": ""}
-    else:
+    argv, reason = list(decision.argv) if isinstance(decision, Allowed) else [], ""
+    if isinstance(decision, Refused):
         reason = f"{decision.reason} {decision.hint}" if decision.hint else decision.reason
-        document = {"allowed": False, "argv": [], "rule": "", "reason": reason}
     if as_json:
-        _print_json(document)
+        _print_json({"allowed": allowed, "argv": argv, "rule": decision.rule, "reason": reason})
     else:
-        print(f"allowed by {document['rule']}" if allowed else f"refused: {document['reason']}")
+        print(f"allowed by {decision.rule}" if allowed else f"refused by {decision.rule}: {reason}")
     raise typer.Exit(0 if allowed else REFUSED)
 
 
@@ -237,13 +254,14 @@ def doctor(as_json: Json = False) -> None:
     from bot import doctor as doctors
 
     _log(logging.ERROR)
-    checks = _run(doctors.examine(env.load()))
+    checks = _run(doctors.examine(_settings()))
     ok = all(check.ok for check in checks)
     if as_json:
         _print_json({"ok": ok, "checks": [check.to_dict() for check in checks]})
     else:
         for check in checks:
-            print(f"{'ok ' if check.ok else 'BAD'} {check.name}: {check.detail}")
+            mark = "BAD" if not check.ok else "MIND" if check.fix else "ok "
+            print(f"{mark} {check.name}: {check.detail}")
             if check.fix:
                 print(f"    {check.fix}")
     raise typer.Exit(0 if ok else 1)
@@ -254,7 +272,7 @@ def db_upgrade() -> None:
     """Bring the database to the newest schema."""
     from bot.db import migrate
 
-    settings = env.load()
+    settings = _settings()
     settings.coder_home.mkdir(parents=True, exist_ok=True)
     _run(migrate.upgrade(settings.database_url))
     print("The database is up to date.")
@@ -266,7 +284,7 @@ def tasks_list(everything: Annotated[bool, typer.Option("--all", help="Closed on
     from bot.db.store import Store
 
     async def work() -> None:
-        store = Store(env.load().database_url)
+        store = Store(_settings().database_url)
         try:
             for task in await store.tasks(only_open=not everything):
                 print(f"{task.id}  {task.state:<18} {task.full_name}#{task.number}  {task.title[:60]}")
@@ -276,13 +294,35 @@ def tasks_list(everything: Annotated[bool, typer.Option("--all", help="Closed on
     _run(work())
 
 
+@tasks.command("show")
+def tasks_show(task_id: Annotated[str, typer.Argument(metavar="TASK")]) -> None:
+    """Show what a task's agent said, did, and was refused."""
+    from bot.db.store import Store
+    from bot.domain import history
+
+    async def work() -> list[str]:
+        store = Store(_settings().database_url)
+        try:
+            task = next((task for task in await store.tasks() if task.id == task_id), None)
+            if task is None:
+                raise UserError(f"There is no task {task_id}. `coder-bot tasks list --all` lists them.")
+            episodes = await store.episodes(task.id)
+            steps = [await store.steps(task.id, episode_id=episode.id) for episode in episodes]
+            return list(history.lines(task, zip(episodes, steps, strict=True)))
+        finally:
+            await store.aclose()
+
+    for line in _run(work()):
+        print(line)
+
+
 @asynccontextmanager
 async def _sandboxes() -> AsyncIterator[tuple[SandboxProvider, Store]]:
     from bot.app import sandbox_provider
     from bot.db import migrate
     from bot.db.store import Store
 
-    settings = env.load()
+    settings = _settings()
     settings.coder_home.mkdir(parents=True, exist_ok=True)
     await migrate.upgrade(settings.database_url)
     store = Store(settings.database_url)
@@ -381,7 +421,7 @@ def _finish(report: Report, as_json: bool) -> None:
         print(f"{report.document['code']}: {report.sentence}")
         if pull := report.document["pull_request"]:
             print(f"pull request #{pull['number']}: head {pull['head_sha'][:12]}, tree {pull['head_tree'][:12]}")
-    raise typer.Exit(0 if report.passed else 1)
+    raise typer.Exit(0 if report.passed else REFUSED if report.document["code"] == Code.POLICY_REFUSED else 1)
 
 
 def _write_receipt(report: Report, file: Path) -> None:
@@ -400,7 +440,7 @@ def _read(file: Path) -> bytes:
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document), flush=True)
+    print(json.dumps(redactor.clean(document)), flush=True)
 
 
 def _say(line: str) -> None:
@@ -411,16 +451,14 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
+def _settings() -> env.Settings:
+    """The operator's settings, whose secrets are known from now on to all that this process writes."""
+    settings = env.load()
+    redactor.keep(settings.secrets)
+    return settings
+
+
 def _log(level: int) -> None:
-    """Logs go to stderr, so that stdout is for results."""
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    from bot import sinks
+
+    sinks.logs(level, redactor)

@@ -27,12 +27,14 @@ from bot.app import Bot
 from bot.demo import repository, sample
 from bot.demo.github import LocalGitHub
 from bot.domain import config
+from bot.domain.cuts import beginning
 from bot.domain.episode import Code, Episode
 from bot.domain.errors import SandboxError, UserError
+from bot.domain.gate import refused
 from bot.domain.patch import Patch
 from bot.domain.receipt import Place, Receipt
 from bot.domain.redaction import Redactor
-from bot.domain.task import Task
+from bot.domain.task import State, Task
 from bot.domain.transcript import Step, spend
 from bot.domain.verification import Passed, judge
 from bot.llm.scripted import ScriptedModel
@@ -95,6 +97,10 @@ async def main_job(settings: Settings, job: Job, say: Say) -> Report:
                 say(f"@{PERSON} comments: /coder fix")
                 await github.comment(name, issue.number, "/coder fix", author=PERSON)
                 task, episode = await _follow(bot, say, started)
+                if task.state is State.AWAITING_APPROVAL:
+                    say(f"the rules want an approval, and nothing leaves this machine; @{PERSON}: /coder approve")
+                    await github.comment(name, issue.number, "/coder approve", author=PERSON)
+                    task, episode = await _follow(bot, say, started)
                 report = await _report(bot, github, name, task, episode, started)
                 report = replace(report, complaint=_left_over(job.model, report.document["steps"]))
                 if job.keep:
@@ -139,7 +145,7 @@ def _settings(settings: Settings, github: LocalGitHub, home: Path, job: Job) -> 
 async def listening(bot: Bot, github: LocalGitHub) -> AsyncIterator[None]:
     """The bot's web door on a port of its own, known to the local GitHub; whatever sandboxes and snapshots the bot
     has left are ended on the way out."""
-    server = uvicorn.Server(uvicorn.Config(bot.web, host="127.0.0.1", port=0, log_level="warning", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(bot.web, host="127.0.0.1", port=0, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
         if serving.done():
@@ -208,12 +214,12 @@ async def _refused(bot: Bot) -> tuple[Task, Episode]:
 
 def _replied(step: Step) -> str:
     text = " ".join(str(step.reply.get("text", "")).split())
-    return text[:100] + ("…" if len(text) > 100 else "")
+    return text if len(text) <= 100 else f"{beginning(text, 100)}…"
 
 
 def _called(name: str, arguments: dict[str, Any] | None, exit_code: int | None) -> str:
     what = next((str(value) for value in (arguments or {}).values() if value), "").splitlines()
-    shown = f"{name} {what[0][:80] if what else ''}".rstrip()
+    shown = f"{name} {beginning(what[0], 80) if what else ''}".rstrip()
     return shown if exit_code is None else f"{shown}  → exit code {exit_code}"
 
 
@@ -288,7 +294,14 @@ async def verify(
         config_text if config_text is not None else await repository.show(repo, base, ".github/coder.yml")
     )
     bundle = Bundle(data=await repository.bundle(repo, base))
-    candidate = Candidate(origin=bundle, base=base, patch=patch, rules=rules)
+    candidate = Candidate(
+        origin=bundle,
+        base=base,
+        patch=patch,
+        rules=rules,
+        redact=Redactor(settings.secrets).redact,
+        listed=settings.coder_network_hosts,
+    )
     home = Path(tempfile.mkdtemp(prefix="coder-"))
     own = settings.model_copy(update={"coder_deployment": f"verify-{secrets.token_hex(4)}", "coder_home": home})
     provider = app.sandbox_provider(own)
@@ -310,7 +323,7 @@ async def verify(
         )
         try:
             trees, checks = await prepare(sandbox, candidate)
-            evidence = await examine(sandbox, candidate, trees, checks, redact=Redactor(settings.secrets).redact)
+            evidence = await examine(sandbox, candidate, trees, checks)
         finally:
             await sandbox.aclose()
             await provider.kill(sandbox.id)
@@ -337,6 +350,8 @@ def verified_document(receipt: Receipt, seconds: float) -> dict[str, Any]:
     """The JSON object of `verify`."""
     verdict = receipt.verdict
     code = {"Passed": Code.VERIFIED, "Failed": Code.CHECKS_FAILED, "Unverified": Code.UNVERIFIED}[verdict.name]
+    if refused(receipt.evidence.findings):
+        code = Code.POLICY_REFUSED
     return {
         "outcome": "succeeded" if isinstance(verdict, Passed) else code.outcome,
         "code": str(code),

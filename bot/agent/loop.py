@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Protocol
@@ -19,7 +18,9 @@ from bot.llm.protocol import Message, Model, Reply, ToolCall, ToolResult, UserMe
 MAX_OUTPUT_TOKENS = 16_000
 REPLY_TIMEOUT_S = 600.0
 REFUSALS = 8
-"""Commands refused in a row that end an episode."""
+"""Calls refused in a row that end an episode."""
+REFUSALS_IN_ALL = 60
+"""Calls refused in an episode that end it, whatever was allowed between them."""
 SILENCES = 2
 """Replies without any tool call in a row that end an episode."""
 TOO_LARGE_STEPS = 3
@@ -82,7 +83,6 @@ async def run(
     toolbox: Toolbox,
     allowed: Allowance,
     record: Record,
-    on_refusals: Callable[[int], Awaitable[None]],
 ) -> Submitted | Ended:
     """Goes on from the steps that were saved, so that after a crash at most the call in flight is repeated. The
     changes of each step are kept before the next reply is asked for: at most one step is lost with a sandbox.
@@ -90,6 +90,7 @@ async def run(
     `earlier` is what former episodes of the task used of its tokens and cost."""
     messages, spend = _replay(task, steps, earlier)
     refusals, silences = _streaks(steps)
+    refused = sum(call.refused for step in steps for call in step.calls)
     unfinished = _unfinished(steps)
     resumed = unfinished is not None
     changed = bool(steps) and _changes(steps[-1].calls)
@@ -158,13 +159,12 @@ async def run(
             spend = spend.after_call(took)
             messages.append(ToolResult(call_id=call.id, text=observation.text))
             refusals = refusals + 1 if observation.refused else 0
+            refused += observation.refused
             if observation.denied:
                 return Ended(code=Code.PERMISSION_DENIED, detail=observation.text)
-            if refusals >= REFUSALS:
-                await on_refusals(refusals)
-                return Ended(
-                    code=Code.POLICY_REFUSED, detail=f"{refusals} calls in a row were refused: {observation.text}"
-                )
+            if refusals >= REFUSALS or (observation.refused and refused >= REFUSALS_IN_ALL):
+                times = f"{refusals} calls in a row" if refusals >= REFUSALS else f"{refused} calls"
+                return Ended(code=Code.POLICY_REFUSED, detail=f"{times} were refused: {observation.text}")
             if observation.submitted:
                 return Submitted(title=observation.submitted.title, summary=observation.submitted.summary)
 

@@ -173,7 +173,7 @@ class Toolbox:
         except ValidationError as exc:
             return Observation(text=_complaint(call.name, exc))
         try:
-            observation = await self._do(arguments, timeout_s, repeated)
+            observation = await self._do_behind_links(arguments, timeout_s, repeated)
         except UserError as exc:
             observation = Observation(text=f"Refused: {exc}", refused=True)
         except FileNotFoundError:
@@ -199,6 +199,26 @@ class Toolbox:
             refused=observation.refused,
             submitted=observation.submitted,
         )
+
+    async def _do_behind_links(self, arguments: _Arguments, timeout_s: float, repeated: bool) -> Observation:
+        """The sandbox follows no link. One that stays in the repository is followed here, to a path that is then
+        judged like one that the model named."""
+        try:
+            return await self._do(arguments, timeout_s, repeated)
+        except ValueError:
+            real = await self._real(getattr(arguments, "path", ""))
+            return await self._do(arguments.model_copy(update={"path": real}), timeout_s, repeated)
+
+    async def _real(self, path: str) -> str:
+        """Where a path leads, relative to the repository; ValueError where that is outside."""
+        asked = ["readlink", "-f", self._path(path)]
+        found = await self.sandbox.exec(asked, timeout_s=self.command_timeout_s)
+        real = found.stdout.decode("utf-8", "replace").removesuffix("\n")
+        if found.exit_code == 1:
+            raise FileNotFoundError(path)
+        if not found.ok or not real.startswith(f"{REPO}/"):
+            raise ValueError("it leads out of the repository")
+        return real.removeprefix(f"{REPO}/")
 
     async def _do(self, arguments: _Arguments, timeout_s: float, repeated: bool) -> Observation:
         match arguments:
@@ -285,7 +305,8 @@ class Toolbox:
                 )
 
     async def _search(self, pattern: str, path: str | None, timeout_s: float) -> Observation:
-        where = paths.resolve(path) if path not in (None, ".", "", "./") and path else "."
+        # A search would follow a link that it is given by name.
+        where = await self._real(path) if path not in (None, ".", "", "./") and path else "."
         argv = [
             "rg",
             "--line-number",

@@ -14,22 +14,29 @@ from sqlalchemy.exc import IntegrityError
 from sqlmodel import col, delete, select, update
 from sqlmodel.ext.asyncio.session import AsyncSession
 
+from bot.db.counts import Counts
 from bot.db.database import hold
 from bot.db.sandboxes import Checkpoint as Checkpoint
 from bot.db.sandboxes import Sandboxes
 from bot.db.sandboxes import SandboxRecord as SandboxRecord
 from bot.db.sandboxes import SlotRecord as SlotRecord
 from bot.db.sandboxes import SnapshotRecord as SnapshotRecord
-from bot.db.tables import DeliveryRow, EpisodeRow, JobRow, ReceiptRow, StepRow, TaskRow, ToolCallRow
+from bot.db.tables import BriefingRow, DeliveryRow, EpisodeRow, JobRow, ReceiptRow, StepRow, TaskRow, ToolCallRow
 from bot.domain.budget import Usage
 from bot.domain.episode import Code, Episode
-from bot.domain.event import Event
+from bot.domain.event import Commented, Event, Ignored, Marked
 from bot.domain.receipt import Receipt
 from bot.domain.task import Decision, Job, Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step
 from bot.domain.verification import Evidence
 
 NANOS = 1_000_000_000
+
+DUPLICATE = "duplicate of another delivery"
+FAILED = "failed"
+"""How the outcome of a delivery begins whose intake was given up: delivered again, it is tried again."""
+
+_DELIVERIES_LOCK, _REFUSALS_LOCK = 7_304, 7_305
 
 _events: TypeAdapter[Event] = TypeAdapter(Event)
 _evidence = TypeAdapter(Evidence)
@@ -58,23 +65,34 @@ class SavedReceipt:
     checkpoint_id: int
 
 
-class Store(Sandboxes):
+class Store(Sandboxes, Counts):
     """One database, SQLite or Postgres by its URL. Close it when done; methods are safe to call concurrently."""
 
     # Deliveries
 
     async def accept(self, guid: str, name: str, event: Event, *, now: datetime) -> bool:
-        """Records a delivery and makes its intake due, in one transaction. False where it is known already."""
-        row = DeliveryRow(
-            guid=guid, name=name, payload=_events.dump_python(event, mode="json"), received_at=now, outcome=""
-        )
-        if event.kind == "ignored":
-            row.outcome = f"ignored: {event.reason}"
+        """Records a delivery and makes its intake due, in one transaction. False where it is known already, unless
+        its intake has failed: then it is tried anew. What is about the same as another delivery is only recorded."""
+        row = DeliveryRow(guid=guid, name=name, payload=_events.dump_python(event, mode="json"), received_at=now)
         try:
             async with self._write("delivery accepted") as session:
-                session.add(row)
-                await session.flush()
-                if event.kind != "ignored":
+                if isinstance(event, Commented | Marked):
+                    await self._alone(session, _DELIVERIES_LOCK)
+                    row.subject = event.subject
+                known = await session.get(DeliveryRow, guid)
+                if known is not None and not known.outcome.startswith(FAILED):
+                    return False
+                if known is not None:
+                    known.outcome = ""
+                    session.add(known)
+                elif isinstance(event, Ignored):
+                    row.outcome = f"ignored: {event.reason}"
+                elif await _is_taken(session, row.subject):
+                    row.subject, row.outcome = None, DUPLICATE
+                if known is None:
+                    session.add(row)
+                    await session.flush()
+                if not row.outcome:
                     await _enqueue(session, Stage.INTAKE, guid, now)
         except IntegrityError:
             return False
@@ -85,19 +103,19 @@ class Store(Sandboxes):
             row = await session.get(DeliveryRow, guid)
             return _delivery(row) if row else None
 
-    async def conclude(
-        self, guid: str, outcome: str, *, answer: str | None = None, refused: str | None = None
-    ) -> None:
-        """Ends the intake of a delivery that changes no task; `answer` is then posted by whoever reads it back."""
+    async def conclude(self, guid: str, outcome: str, *, answer: str | None = None, once: str | None = None) -> None:
+        """Ends the intake of a delivery that changes no task, if it has not ended yet; `answer` is then posted by
+        whoever reads it back. With `once` there is no answer if there was one by that key before."""
         async with self._write("delivery concluded") as session:
-            row = await session.get_one(DeliveryRow, guid)
-            row.outcome, row.answer, row.refused = outcome, answer, refused
+            row = await session.get_one(DeliveryRow, guid, with_for_update=True)
+            if row.outcome:
+                return
+            if once is not None:
+                await self._alone(session, _REFUSALS_LOCK)
+                said = (await session.exec(select(DeliveryRow.guid).where(DeliveryRow.refused == once))).first()
+                answer = None if said else answer
+            row.outcome, row.answer, row.refused = outcome, answer, once
             session.add(row)
-
-    async def was_refused(self, refused: str) -> bool:
-        """Whether this person was told so on this issue before."""
-        async with self._read() as session:
-            return (await session.exec(select(DeliveryRow).where(DeliveryRow.refused == refused))).first() is not None
 
     async def decide(
         self,
@@ -117,7 +135,7 @@ class Store(Sandboxes):
             if delivery.outcome:
                 return None
             if comment_id is not None and await _is_handled(session, comment_id):
-                delivery.outcome = "duplicate of another delivery"
+                delivery.outcome = DUPLICATE
                 session.add(delivery)
                 return None
             row = await _open_task(session, repository_id, number)
@@ -195,9 +213,26 @@ class Store(Sandboxes):
             assert row is not None, "a task is made with its first episode"
             return _episode(row)
 
+    async def episodes(self, task_id: str) -> list[Episode]:
+        """All of a task's, the first one first."""
+        query = select(EpisodeRow).where(EpisodeRow.task_id == task_id).order_by(col(EpisodeRow.number))
+        async with self._read() as session:
+            return [_episode(row) for row in await session.exec(query)]
+
     async def is_finishing(self, episode_id: str) -> bool:
         async with self._read() as session:
             return (await session.get_one(EpisodeRow, episode_id)).finishing
+
+    async def briefing(self, episode_id: str) -> str | None:
+        """What the model was told at the beginning of an episode, None where it was told nothing yet."""
+        async with self._read() as session:
+            row = await session.get(BriefingRow, episode_id)
+            return row.text if row else None
+
+    async def put_briefing(self, lease: Lease, episode_id: str, text: str) -> None:
+        async with self._write("briefing saved") as session:
+            await hold(session, lease)
+            await session.merge(BriefingRow(episode_id=episode_id, text=text))
 
     # Steps
 
@@ -393,6 +428,19 @@ async def _enqueue(session: AsyncSession, stage: Stage, key: str, run_at: dateti
         row = JobRow(stage=stage, key=key, run_at=run_at)
     row.run_at = min(row.run_at, run_at)
     session.add(row)
+
+
+async def _is_taken(session: AsyncSession, subject: str | None) -> bool:
+    """Whether another delivery about the same is decided, or will be; one whose intake has failed gives way."""
+    if subject is None:
+        return False
+    first = (await session.exec(select(DeliveryRow).where(DeliveryRow.subject == subject))).first()
+    if first is None or not first.outcome.startswith(FAILED):
+        return first is not None
+    first.subject = None
+    session.add(first)
+    await session.flush()
+    return False
 
 
 async def _is_handled(session: AsyncSession, comment_id: int) -> bool:

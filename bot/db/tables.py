@@ -35,8 +35,11 @@ class DeliveryRow(SQLModel, table=True):
     """The event as a value of `bot.domain.event`."""
     received_at: datetime = Field(sa_type=Instant)
     outcome: str = ""
+    subject: str | None = Field(default=None, unique=True, index=True)
+    """What it is about (`bot.domain.event`), of which there is one delivery to be decided: GitHub may send the same
+    twice under different GUIDs."""
     refused: str | None = Field(default=None, index=True)
-    """Who was refused where (`repository#number@person`), so that it is said once."""
+    """What was refused to whom where (`repository#number@person`), so that it is said once."""
     answer: str | None = Field(default=None, sa_type=Text)
     """A comment that is due for it."""
     task_id: str | None = Field(default=None, index=True)
@@ -107,6 +110,19 @@ class EpisodeRow(SQLModel, table=True):
     summary: str = Field(default="", sa_type=Text)
     code: str | None = None
     detail: str = Field(default="", sa_type=Text)
+    shown_tree: str | None = None
+    shown_at: datetime | None = Field(default=None, sa_type=Instant)
+    approved_tree: str | None = None
+    approved_by: str | None = None
+
+
+class BriefingRow(SQLModel, table=True):
+    """What the model was told at the beginning of an episode, so that it is told the same after a crash."""
+
+    __tablename__ = "briefings"
+
+    episode_id: str = Field(foreign_key="episodes.id", primary_key=True)
+    text: str = Field(sa_type=Text)
 
 
 class StepRow(SQLModel, table=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -12,20 +11,22 @@ from bot.agent import loop, prompts
 from bot.agent.loop import Ended, Submitted
 from bot.agent.tools import Toolbox, limit_met
 from bot.db.store import SandboxRecord, Store
-from bot.domain import detect, paths, transcript
+from bot.domain import comment, detect, gate, transcript
 from bot.domain.budget import Allowance, Usage
 from bot.domain.commands_policy import Policy
 from bot.domain.config import PACKAGE_MANAGERS, Config
 from bot.domain.episode import Code, Episode
-from bot.domain.errors import ModelError, SandboxError
+from bot.domain.errors import InfraError, ModelError, SandboxError
+from bot.domain.gate import Finding
 from bot.domain.patch import Patch
 from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step, spend
+from bot.pipeline import audit, briefing, talk
 from bot.pipeline import rules as recorded
-from bot.pipeline import talk
 from bot.pipeline.deps import Deps
-from bot.pipeline.ending import end
+from bot.pipeline.ending import end, refuse
 from bot.pipeline.setup import detected
+from bot.pipeline.verify import Candidate, inspect
 from bot.sandbox import workspace
 from bot.sandbox.protocol import Sandbox
 from bot.sandbox.workspace import PatchRefused
@@ -108,6 +109,8 @@ async def _go_on(deps: Deps, lease: Lease, task: Task, episode: Episode, rules: 
     outcome = await _work(deps, lease, task, episode, rules, sandbox)
     match outcome:
         case Ended(code=code, detail=detail):
+            if code in (Code.POLICY_REFUSED, Code.PERMISSION_DENIED):
+                audit.alarm("an agent was stopped", task, code=code, requester=episode.requester, detail=detail)
             await _keep(deps, lease, task, rules, sandbox)
             await end(deps, lease, task, episode, code, detail)
         case Submitted() if episode.kind == "fix":
@@ -179,7 +182,7 @@ async def _work(
     toolbox = Toolbox(
         sandbox=sandbox,
         grants=frozenset(grants),
-        policy=Policy.of(allow=rules.commands.allow, deny=rules.commands.deny),
+        policy=Policy.of(allow=rules.commands.allow, deny=(*rules.commands.deny, *deps.ceilings.deny_commands)),
         protected=rules.paths.protected,
         checks=checks,
         redact=deps.redactor.redact,
@@ -193,19 +196,24 @@ async def _work(
         return await loop.run(
             model=model,
             system=prompts.render("system", repository=task.full_name, grants=", ".join(sorted(grants))),
-            task=await _instructions(deps, task, episode, names, [check.run for check in checks]),
+            task=await briefing.of(
+                deps, lease, task, episode, rules, files=names, checks=[check.run for check in checks]
+            ),
             steps=steps,
             feedback=episode.feedback,
             earlier=earlier,
             toolbox=toolbox,
             allowed=_allowance(rules),
             record=_Record(deps=deps, lease=lease, task=task, episode_id=episode.id, rules=rules, sandbox=sandbox),
-            on_refusals=lambda times: _report_refusals(task, times),
         )
     except ModelError as exc:
         if exc.retryable:
             raise
         log.error("model gave no usable reply", task=task.id, reason=exc.reason)
+        noted = episode.feedback or next((step.note for step in reversed(steps) if step.note), None)
+        if comment.is_refusal(noted):
+            told = f"The change was refused, and the model gave up.\n{noted}\n{exc}"
+            return Ended(code=Code.POLICY_REFUSED, detail=told)
         if episode.attempts:
             receipt = await deps.store.receipt(task.id)
             reasons = "\n".join(receipt.document["reasons"]) if receipt else ""
@@ -217,10 +225,6 @@ async def _work(
         await model.aclose()
 
 
-async def _report_refusals(task: Task, times: int) -> None:
-    log.error("a burst of refused calls ended an episode", task=task.id, repository=task.full_name, refused=times)
-
-
 def _allowance(rules: Config) -> Allowance:
     limits = rules.limits
     return Allowance(
@@ -230,39 +234,6 @@ def _allowance(rules: Config) -> Allowance:
         duration_s=limits.duration,
         cost=limits.cost,
     )
-
-
-async def _instructions(deps: Deps, task: Task, episode: Episode, files: Iterable[str], checks: Iterable[str]) -> str:
-    comments = await _comments(deps, task)
-    said = episode.instruction
-    variables = {
-        "repository": task.full_name,
-        "number": str(task.number),
-        "author": task.author,
-        "title": task.title,
-        "body": task.body[: 64 * 1024],
-        "comments": comments,
-        "requester": episode.requester,
-        "instruction": f"In their words: {said}" if said else "",
-        "files": "\n".join(list(files)[:200]),
-    }
-    if episode.kind == "fix":
-        variables["checks"] = "; ".join(f"`{check}`" for check in checks) or "none are configured"
-    return deps.redactor.redact(prompts.render(episode.kind, **variables))
-
-
-async def _comments(deps: Deps, task: Task) -> str:
-    """The conversation as it stood when the command was given; what was edited since is left out."""
-    async with deps.github.repository(
-        task.installation_id, task.owner, task.name, permissions={"issues": "read"}
-    ) as repository:
-        found = await repository.comments(task.number)
-    kept = [
-        item
-        for item in found
-        if not item.author.is_bot and item.created_at <= task.requested_at and item.updated_at <= task.requested_at
-    ]
-    return "\n\n".join(f"<comment author={item.author.login!r}>\n{item.body}\n</comment>" for item in kept[-20:])
 
 
 async def _hand_over(
@@ -282,8 +253,8 @@ async def _hand_over(
         said = f"The model says it is done, but no file has changed. It said:\n{outcome.summary}"
         await end(deps, lease, task, episode, Code.NO_CHANGE, said)
         return
-    if refused := [f"`{path}`: {why}" for path in patch.paths if (why := _forbidden(path, rules))]:
-        await end(deps, lease, task, episode, Code.POLICY_REFUSED, "The change touches " + "; ".join(refused[:10]))
+    if refused := gate.refused(await _looked_at(deps, task, rules, sandbox, patch)):
+        await refuse(deps, lease, await deps.store.task(task.id), episode, rules, refused)
         return
     await deps.store.add_checkpoint(lease, task.base_sha, patch)
     verifying = replace(await deps.store.task(task.id), state=State.VERIFYING, updated_at=deps.clock())
@@ -292,10 +263,19 @@ async def _hand_over(
     deps.engine.wake()
 
 
-def _forbidden(path: str, rules: Config) -> str | None:
-    if paths.is_workflow(path):
-        return "workflow files are changed by people (`paths.workflows`)"
-    return paths.is_protected(path, rules.paths.protected)
+async def _looked_at(deps: Deps, task: Task, rules: Config, sandbox: Sandbox, patch: Patch) -> tuple[Finding, ...]:
+    """What the patch gate says already here, by what this sandbox says of the base: for the model to mend it at once.
+    Verification asks again where nothing can have touched the base."""
+    redact = deps.redactor.redact
+    candidate = Candidate(origin=None, base=task.base_sha, patch=patch, rules=rules, redact=redact)
+    try:
+        return await inspect(sandbox, candidate, await workspace.listing(sandbox, task.base_sha))
+    except (InfraError, ValueError, TypeError, AttributeError, RecursionError) as exc:
+        # Whatever has run here may have had a hand in the answer, and in its form.
+        if isinstance(exc, SandboxError) and exc.reason != "limit_exceeded":
+            raise
+        log.warning("the base can't be read in the work sandbox", task=task.id, reason=str(exc))
+        return gate.inspect_names(patch, rules)
 
 
 async def _collect(deps: Deps, task: Task, rules: Config, sandbox: Sandbox) -> Patch | str:

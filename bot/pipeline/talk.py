@@ -13,7 +13,7 @@ from bot.pipeline.deps import Deps
 async def tell(deps: Deps, task: Task, episode: Episode) -> None:
     """Brings the task's live comment up to date, making it if it isn't there."""
     async with deps.github.repository(
-        task.installation_id, task.owner, task.name, permissions=deps.permissions
+        task.installation_id, task.owner, task.name, permissions={"issues": "write"}
     ) as repository:
         await update(deps, repository, task, episode)
 

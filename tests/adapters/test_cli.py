@@ -141,6 +141,9 @@ def test_doctor_names_what_is_missing_and_how_to_mend_it(tmp_path: Path, home: P
     again = {check["name"]: check for check in last_json(coder_bot("doctor", "--json", home=home))["checks"]}
     assert again["database"]["ok"]
     assert coder_bot("tasks", "list", home=home).stdout == ""
+    nothing = coder_bot("tasks", "show", "nothing", home=home)
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert nothing.stderr == "coder-bot: There is no task nothing. `coder-bot tasks list --all` lists them.\n"
 
 
 def test_doctor_names_an_image_that_is_not_there_and_limits_that_can_not_hold(home: Path) -> None:

@@ -81,6 +81,8 @@ class Parent:
                         break
                 except httpx.TransportError:
                     await asyncio.sleep(0.05)
+        if bot.returncode not in (None, -signal.SIGKILL):
+            raise AssertionError(f"the bot did not start:\n{log.with_name('stderr').read_text()[-4000:]}")
         return bot
 
 
@@ -89,9 +91,9 @@ def environment(settings: Settings) -> dict[str, str]:
     found = {}
     for name in Settings.model_fields:
         value = getattr(settings, name)
-        if value is None or name == "coder_prices":
+        if value in (None, (), frozenset()) or name == "coder_prices":
             continue
         if isinstance(value, SecretStr):
             value = value.get_secret_value()
-        found[name.upper()] = ",".join(value) if isinstance(value, frozenset) else str(value)
+        found[name.upper()] = ",".join(value) if isinstance(value, frozenset | tuple) else str(value)
     return found

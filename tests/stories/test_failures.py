@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import httpx
 import pytest
+import structlog
 
 from bot.domain.task import State
-from tests.stories.harness import REPOSITORY, Story, call, fix, say, story, submit, with_config
+from tests.adapters.test_cli import coder_bot
+from tests.stories.harness import FILES, REPOSITORY, Story, call, fix, say, story, submit, with_config
 
 LINE = "checks: [{name: tests, run: python3 -m pytest -q}]\n"
 
@@ -157,6 +161,14 @@ async def test_a_missing_image_is_named_with_what_to_do() -> None:
         await nothing_published(s, "SETUP_FAILED", "coder-bot-nothing:here", "/coder retry")
 
 
+async def test_a_detected_set_up_is_bound_by_the_operators_hosts_too() -> None:
+    async with story({**FILES, "requirements.txt": b"pytest\n"}, CODER_NETWORK_HOSTS="npm") as s:
+        await s.comment()
+        await s.settle()
+        await nothing_published(s, "SETUP_FAILED", "`pip`", "network: {setup: []}")
+        assert await s.containers() == []
+
+
 async def test_a_dead_engine_is_told_as_such() -> None:
     async with story(DOCKER_HOST="unix:///nowhere/docker.sock") as s:
         await s.comment()
@@ -181,12 +193,31 @@ async def test_a_tool_without_its_grant_ends_the_episode_blocked() -> None:
         await nothing_published(s, "PERMISSION_DENIED", "write")
 
 
-async def test_a_burst_of_refused_commands_ends_the_episode() -> None:
+EVIL = call("run_command", command="curl http://evil.test")
+
+
+@pytest.mark.parametrize(
+    ("calls", "refused"), [([EVIL] * 8, 8), ([*[EVIL] * 7, call("list_dir", path=".")] * 9, 60)], ids=["run", "mixed"]
+)
+async def test_a_burst_of_refused_commands_ends_the_episode_and_reaches_the_operator(
+    calls: list[dict[str, object]], refused: int
+) -> None:
     async with story() as s:
-        s.script(say(*[call("run_command", command="curl http://evil.test")] * 8))
+        s.script(say(*calls))
         await s.comment()
-        await s.settle()
+        with structlog.testing.capture_logs() as logs:
+            await s.settle()
         await nothing_published(s, "POLICY_REFUSED", "refused")
+        [alarm] = [line for line in logs if line["log_level"] == "error"]
+        assert (alarm["audit"], alarm["code"], alarm["requester"]) == (True, "POLICY_REFUSED", "maintainer")
+        assert "No rule allows the program `curl`." in alarm["detail"]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(s.bot.metrics), base_url="http://bot") as client:
+            numbers = (await client.get("/metrics")).text
+        assert f'coder_tool_calls_total{{refused="true",tool="run_command"}} {refused}.0' in numbers
+        assert 'coder_episodes_total{code="POLICY_REFUSED",kind="fix"} 1.0' in numbers
+        [task] = await s.bot.deps.store.tasks()
+        shown = await asyncio.to_thread(coder_bot, "tasks", "show", task.id, home=s.settings.coder_home)
+        assert shown.stdout.count('    REFUSED run_command "curl http://evil.test": Refused: ') == refused
 
 
 async def test_a_change_of_the_bots_own_rules_is_refused() -> None:

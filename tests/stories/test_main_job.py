@@ -6,7 +6,7 @@ import asyncio
 
 from bot.demo import repository
 from bot.domain.task import State
-from tests.stories.harness import FILES, REPOSITORY, call, fix, say, story, submit, with_config
+from tests.stories.harness import BROKEN, FILES, FIXED, REPOSITORY, call, fix, say, story, submit, with_config
 
 
 async def test_a_comment_becomes_a_pull_request_with_the_verified_tree() -> None:
@@ -93,19 +93,41 @@ async def test_a_command_on_the_bots_pull_request_goes_on_in_the_same_sandbox() 
         assert len(await s.bot.deps.store.tasks()) == 1
 
 
-async def test_a_result_that_needs_approval_waits_for_it() -> None:
-    rules = "checks: [{name: tests, run: python3 -m pytest -q}]\npull_request: {publish: after_approval}\n"
-    async with story(with_config(rules)) as s:
-        s.script(fix(), submit())
+async def test_links_are_followed_inside_the_repository_and_nowhere_else() -> None:
+    rules = (
+        "setup: [mkdir real, ln -s real inside, ln -s /etc outside, ln -s .github rules, ln -s calc.py alias.py]\n"
+        "checks: [{name: tests, run: python3 -m pytest -q test_calc.py}]\n"
+    )
+    ignored = b"/real\n/inside\n/outside\n/rules\n/alias.py\n"
+    async with story(with_config(rules, **{".gitignore": ignored})) as s:
+        s.script(
+            say(
+                call("edit_file", path="alias.py", old=BROKEN, new=FIXED),
+                call("write_file", path="inside/new.txt", contents="new"),
+                call("list_dir", path="inside"),
+                call("search", pattern="new", path="inside"),
+                call("read_file", path="outside/hostname"),
+                call("list_dir", path="outside"),
+                call("search", pattern="root", path="outside/passwd"),
+                call("write_file", path="rules/coder.yml", contents=""),
+                call("remove_file", path="rules/coder.yml"),
+            ),
+            submit(),
+        )
         await s.comment()
         await s.settle()
-        assert (await s.bot.deps.store.tasks())[0].state is State.AWAITING_APPROVAL
-        assert not s.pull_requests
-        assert s.branches == ["main"]
-        assert "/coder approve" in s.comments[0]
-        await s.comment("/coder approve")
-        await s.settle()
-        assert len(s.pull_requests) == 1
+        assert await s.code() == "VERIFIED"
+        assert s.github.file(REPOSITORY, s.pull_requests[0].head_sha, "calc.py") == FILES["calc.py"].replace(
+            BROKEN.encode(), FIXED.encode()
+        )
+        [task] = await s.bot.deps.store.tasks()
+        calls = (await s.bot.deps.store.steps(task.id))[0].calls
+        assert [item.refused for item in calls] == [False] * 4 + [True] * 5
+        assert [item.result for item in calls[1:4]] == [
+            "Wrote real/new.txt.",
+            "new.txt",
+            "real/new.txt:1:new\n",
+        ]
 
 
 async def test_a_question_is_answered_and_nothing_is_changed() -> None:
