@@ -414,8 +414,12 @@ class ReadsThroughLinks(Naive):
 class _Looking(NaiveSandbox):
     async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
         await self.honest.list(os.path.dirname(path) or ".")
-        looking = 'test ! -L "$1" && test ! -L "$(dirname "$1")" || exit 9; sleep 0.01; cat >"$1"'
-        result = await self.shell(looking, path, stdin=content, timeout_s=3)
+        # Between the look and the write comes what always can: the swap. Not left to chance.
+        looking = (
+            'at=$(dirname "$1"); test ! -L "$1" && test ! -L "$at" || exit 9; n=0; '
+            'while ! test -L "$1" && ! test -L "$at" && test $n -lt 300; do n=$((n+1)); sleep 0.01; done; cat >"$1"'
+        )
+        result = await self.shell(looking, path, stdin=content, timeout_s=30)
         if not result.ok:
             raise OSError(path)
 
