@@ -98,9 +98,10 @@ class Marked:
 
     @property
     def subject(self) -> str:
-        """As a comment's; the same label given again is something new."""
+        """As a comment's. The same label given again is something new, but for the same person in the same second:
+        GitHub counts in those."""
         what = f"label {self.label}" if self.assignee is None else f"assignee {self.assignee.id}"
-        return f"{self.repository.id}#{self.number} {self.created_at.isoformat()} {what}"
+        return f"{self.repository.id}#{self.number} {self.created_at.isoformat()} {what} by {self.actor.id}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,7 +60,9 @@ def test_the_same_label_given_again_is_something_new_and_delivered_again_is_not(
     again = replace(LABELED, created_at=NOW)
     assigned = replace(LABELED, label=None, assignee=BOT)
     assert LABELED.subject == replace(LABELED, body="edited").subject
-    assert len({LABELED.subject, again.subject, assigned.subject, replace(LABELED, label="x").subject}) == 4
+    other = replace(LABELED, actor=replace(LABELED.actor, id=LABELED.actor.id + 1))
+    label = replace(LABELED, label="x")
+    assert len({one.subject for one in (LABELED, again, assigned, label, other)}) == 5
     assert not LABELED.is_pull_request
 
 

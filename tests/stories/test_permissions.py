@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
 
 import pytest
@@ -265,6 +266,11 @@ async def test_a_comment_that_was_edited_or_deleted_starts_nothing_and_a_deleted
 # Labels and assignments
 
 
+async def another_second() -> None:
+    """GitHub's times are whole seconds."""
+    await asyncio.sleep(1.01 - time.time() % 1)
+
+
 async def test_a_label_starts_a_fix_of_the_issue_as_it_was_and_only_one() -> None:
     async with story(with_config(CHECKS + "trigger: {label: fix-me}\n")) as s:
         s.script(fix(), submit())
@@ -277,6 +283,7 @@ async def test_a_label_starts_a_fix_of_the_issue_as_it_was_and_only_one() -> Non
         assert (episode.kind, episode.instruction) == ("fix", "")
         assert len(s.pull_requests) == 1
         for _ in range(2):
+            await another_second()
             await s.github.unlabel(REPOSITORY, s.issue, "fix-me", author="maintainer")
             again = await s.github.label(REPOSITORY, s.issue, "fix-me", author="maintainer")
             assert await decided(s, again.guid) == "decided"
@@ -309,6 +316,7 @@ async def test_only_that_label_by_somebody_who_may_starts_something() -> None:
         assert await decided(s, by_bot.guid) == "denied: a bot that `trigger.bots` does not list"
         await nothing(s)
         for _ in range(2):
+            await another_second()
             refused = await s.github.label(REPOSITORY, s.issue, "fix-me", author="triager")
             assert await decided(s, refused.guid) == "refused: permission"
         assert len(s.comments) == 1
