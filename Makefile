@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+WORKERS ?= 3
 PATIENT := -o faulthandler_timeout=7300
 
 .PHONY: help setup engine postgres check format test slow chaos fuzz bench demo live-e2b clean

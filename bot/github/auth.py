@@ -58,7 +58,7 @@ class App:
         clock: Callable[[], datetime] = _utc_now,
         learn: Callable[[str], None] | None = None,
     ) -> None:
-        self._private_key = _pem(private_key)
+        self._private_key = _key(private_key)
         self._app_id = app_id
         self._api_url = _address(api_url)
         self._sleep = sleep
@@ -178,12 +178,13 @@ class App:
             log.warning("a token was not given back", reason="GitHub took too long")
 
 
-def _pem(private_key: str) -> str:
-    """The key as RS256 needs it. In one line of an environment file its newlines are written as backslash and n."""
+def _key(private_key: str) -> RSAPrivateKey:
+    """The key as RS256 needs it, read once: that takes longer than signing. In one line of an environment file its
+    newlines are written as backslash and n."""
     pem = private_key.replace("\\n", "\n").strip() + "\n"
     with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: it is encrypted
-        if isinstance(load_pem_private_key(pem.encode(), password=None), RSAPrivateKey):
-            return pem
+        if isinstance(key := load_pem_private_key(pem.encode(), password=None), RSAPrivateKey):
+            return key
     # What was given stays out of the message, and the parser's error with it: it may be the key but for one letter.
     raise UserError(
         "GITHUB_PRIVATE_KEY is not a PEM private key. Take the file that GitHub made for the App: "
