@@ -6,16 +6,21 @@ import asyncio
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bot.demo import sample
 from bot.sandbox.docker import DockerProvider
@@ -144,6 +149,39 @@ def test_doctor_names_what_is_missing_and_how_to_mend_it(tmp_path: Path, home: P
     nothing = coder_bot("tasks", "show", "nothing", home=home)
     assert (nothing.returncode, nothing.stdout) == (1, "")
     assert nothing.stderr == "coder-bot: There is no task nothing. `coder-bot tasks list --all` lists them.\n"
+
+
+def test_serve_has_a_door_for_webhooks_and_another_for_metrics(tmp_path: Path, home: Path) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    with socket.socket() as one, socket.socket() as two:
+        one.bind(("127.0.0.1", 0))
+        two.bind(("127.0.0.1", 0))
+        port, metrics = one.getsockname()[1], two.getsockname()[1]
+    settings = {
+        "CODER_HOME": str(home),
+        "CODER_MODEL": script(tmp_path, submit()),
+        "CODER_METRICS_PORT": str(metrics),
+        "GITHUB_APP_ID": "1",
+        "GITHUB_PRIVATE_KEY": pem.decode(),
+        "GITHUB_WEBHOOK_SECRET": secrets.token_hex(16),
+    }
+    command = [sys.executable, "-m", "bot", "serve", "--port", str(port)]
+    serving = subprocess.Popen(command, cwd=ROOT, env={"PATH": os.environ["PATH"], **settings})
+    try:
+        found = {}
+        while len(found) < 4 and serving.poll() is None:
+            try:
+                for at in (port, metrics):
+                    for path in ("/healthz", "/metrics"):
+                        found[at, path] = httpx.get(f"http://127.0.0.1:{at}{path}").status_code
+            except httpx.TransportError:
+                found.clear()
+                time.sleep(0.1)
+        assert list(found.values()) == [200, 404, 404, 200]
+    finally:
+        serving.terminate()
+        serving.wait(30)
 
 
 def test_doctor_names_an_image_that_is_not_there_and_limits_that_can_not_hold(home: Path) -> None:

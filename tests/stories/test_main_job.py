@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import structlog
+
 from bot.demo import repository
 from bot.domain.task import State
 from tests.stories.harness import BROKEN, FILES, FIXED, REPOSITORY, call, fix, say, story, submit, with_config
@@ -15,9 +17,12 @@ async def test_a_comment_becomes_a_pull_request_with_the_verified_tree() -> None
             say(call("read_file", path="calc.py")), say(call("run_tests")), fix(), say(call("run_tests")), submit()
         )
         guid = await s.comment("/coder fix")
-        await s.settle()
+        with structlog.testing.capture_logs() as logs:
+            await s.settle()
 
         [pull] = s.pull_requests
+        [line] = [line for line in logs if line.get("audit") and line["event"] == "published"]
+        assert (line["head"], line["by"], line["approved_by"]) == (pull.head_sha, "maintainer", None)
         receipt = await s.bot.deps.store.receipt((await s.bot.deps.store.tasks())[0].id)
         assert receipt is not None
         assert pull.head_tree == receipt.document["tree"]

@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 
 import pytest
+import structlog
 
 from bot.demo.state import Permission
 from bot.domain.task import State, Task
@@ -69,7 +70,11 @@ async def test_the_permission_endpoint_decides_and_a_custom_role_counts_by_its_l
         for role, allowed in may.items():
             issue = s.github.open_issue(REPOSITORY, title="x", author="reporter").number
             s.github.grant(REPOSITORY, f"a-{role}", role)
-            said = await decided(s, await s.comment("/coder status", author=f"a-{role}", number=issue))
+            with structlog.testing.capture_logs() as logs:
+                said = await decided(s, await s.comment("/coder status", author=f"a-{role}", number=issue))
+            [line] = [line for line in logs if line.get("audit")]
+            told = ("a command was decided" if allowed else "a command was refused", f"a-{role}", issue)
+            assert (line["event"], line["by"], line["number"]) == told
             assert said == ("decided" if allowed else "refused: permission"), role
             [answer] = [item.body for item in s.github.issue_comments(REPOSITORY, issue) if "[bot]" in item.author]
             assert ("No task is open" if allowed else "write access") in answer
