@@ -22,7 +22,7 @@ def price(fresh: str, output: str, cached: str) -> Price:
         ("gpt-5-pro", None, price("15", "120", "15")),  # no discount for cached tokens is published
         ("gpt-5.4", None, price("5", "22.5", "0.5")),  # the tier of long prompts
         ("gpt-6-cyber", None, price("25", "100", "2")),  # what was not cached may have been written to the cache
-        ("deepseek-chat", "https://api.deepseek.com/v1", price("0.27", "1.1", "0.07")),
+        ("deepseek-chat", "https://api.deepseek.com/v1", price("0.27", "1.1", "0.07")),  # at its dearest time of day
         ("gpt-5", "http://127.0.0.1:8000/v1", None),
         ("deepseek-chat", None, None),
         ("no-such-model", None, None),
