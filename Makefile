@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 3
 PATIENT := -o faulthandler_timeout=7300
+TOOLCHAINS := golang-go cargo jest mocha
 
-.PHONY: help setup engine postgres check format test slow chaos fuzz bench demo live-e2b clean
+.PHONY: help setup engine toolchains postgres check format test slow chaos corpus fuzz bench demo live-e2b clean
 
 help:
 	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,6 +19,9 @@ setup: $(VENV)/.ready
 engine:
 	@scripts/docker-up >/dev/null
 	@scripts/sandbox-image >/dev/null
+
+toolchains: engine
+	@scripts/sandbox-image coder-bot-toolchains:latest $(addprefix --with ,$(TOOLCHAINS)) >/dev/null
 
 postgres:
 	@scripts/postgres-up
@@ -35,15 +39,18 @@ format: setup ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-test: setup engine postgres ## everything that proves the product
+test: setup engine toolchains postgres ## everything that proves the product
 	$(BIN)/pytest -q -n $(WORKERS) tests/domain --cov=bot/domain --cov-branch --cov-fail-under=100 --cov-report=term:skip-covered
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore=tests/domain $(ARGS)
 
-slow: setup engine postgres ## what takes longer: kills before every commit, chaos
+slow: setup engine toolchains postgres ## what takes longer: kills before every commit, chaos, the corpus
 	$(BIN)/pytest -m slow $(PATIENT) $(ARGS)
 
 chaos: setup engine ## 200 random faults over 50 tasks on Docker, 40 over 10 on E2B; CODER_CHAOS_SEED=N for another course
 	$(BIN)/pytest -n0 -m slow $(PATIENT) tests/stories/test_chaos.py $(ARGS)
+
+corpus: setup engine toolchains ## honest and dishonest patches in seven ecosystems, and which of them are accepted
+	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow' $(PATIENT) tests/corpus $(ARGS)
 
 fuzz: setup ## 100,000 generated lines through the policy, run by dash and bash; any text at all; CODER_FUZZ_SEED=N for others
 	@echo "CODER_FUZZ_SEED=$${CODER_FUZZ_SEED:-1} CODER_FUZZ_LINES=$${CODER_FUZZ_LINES:-100000}"

@@ -16,8 +16,10 @@ from urllib.parse import unquote, urlsplit
 import structlog
 from fastapi import FastAPI
 
+from bot import signing
 from bot.db import migrate
 from bot.db.store import Store
+from bot.domain.attestation import Signer
 from bot.domain.budget import FREE, Price
 from bot.domain.ceilings import Ceilings, model_spec
 from bot.domain.errors import UserError
@@ -76,10 +78,15 @@ class Bot:
 
 @asynccontextmanager
 async def open_bot(
-    settings: Settings, *, clock: Callable[[], datetime] = utc_now, redactor: Redactor | None = None
+    settings: Settings,
+    *,
+    clock: Callable[[], datetime] = utc_now,
+    redactor: Redactor | None = None,
+    signer: Signer | None = None,
 ) -> AsyncIterator[Bot]:
     """Everything wired and migrated; nothing works before `Bot.work`. One process at a time for each home. The
-    redactor, if the process has one already, comes to know all our secrets."""
+    redactor, if the process has one already, comes to know all our secrets. Receipts are signed with the home's key,
+    made if there is none, unless another signer is given."""
     redactor = redactor or Redactor()
     redactor.keep(known_secrets(settings))
     settings.coder_home.mkdir(parents=True, exist_ok=True)
@@ -90,11 +97,16 @@ async def open_bot(
             stack.push_async_callback(store.aclose)
             provider = sandbox_provider(settings)
             stack.push_async_callback(provider.aclose)
-            yield _wire(settings, store, provider, clock, redactor)
+            yield _wire(settings, store, provider, clock, redactor, signer)
 
 
 def _wire(
-    settings: Settings, store: Store, provider: SandboxProvider, clock: Callable[[], datetime], redactor: Redactor
+    settings: Settings,
+    store: Store,
+    provider: SandboxProvider,
+    clock: Callable[[], datetime],
+    redactor: Redactor,
+    signer: Signer | None,
 ) -> Bot:
     async def run(job: Job) -> Postponed | None:
         return await stages.run(deps, job)
@@ -108,13 +120,15 @@ def _wire(
     secret = settings.github_webhook_secret
     if secret is None or not secret.get_secret_value():
         raise UserError("GITHUB_WEBHOOK_SECRET is not set; it is the secret of your GitHub App's webhook.")
+    github = github_app(settings, learn=redactor.learn)
     deps = Deps(
         store=store,
         engine=engine,
         provider=pool,
-        github=github_app(settings, learn=redactor.learn),
+        github=github,
         model=lambda wanted: model(settings, wanted),
         redactor=redactor,
+        signer=signer or signing.load(settings, origin=github.origin),
         clock=clock,
         new_id=lambda: uuid.uuid4().hex[:12],
         image=settings.image,
@@ -127,7 +141,14 @@ def _wire(
         await store.next_run()
         return None
 
-    web = server.create(store=store, secret=secret.get_secret_value(), wake=engine.wake, ready=ready, clock=clock)
+    web = server.create(
+        store=store,
+        secret=secret.get_secret_value(),
+        wake=engine.wake,
+        ready=ready,
+        clock=clock,
+        keys=lambda: signing.document(signing.known(settings)),
+    )
     return Bot(settings=settings, deps=deps, engine=engine, web=web, metrics=metrics.create(store.tally))
 
 

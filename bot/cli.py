@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from bot import cli_receipt
 from bot import settings as env
 from bot.domain import command, config
 from bot.domain.commands_policy import Allowed, Policy, Refused
@@ -47,6 +48,7 @@ for name, group in {
     "policy": policies,
     "comment": comments,
     "db": databases,
+    "receipt": cli_receipt.receipts,
     "tasks": tasks,
     "sandboxes": sandboxes,
 }.items():
@@ -158,7 +160,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Verification alone: run a repository's checks on a patch in a fresh sandbox."""
-    from bot import local
+    from bot import local, signing
     from bot.demo import repository
 
     _log(logging.WARNING)
@@ -170,12 +172,15 @@ def verify(
         if not candidate:
             raise UserError(f"{patch} changes nothing.")
         rules = _read(config_file) if config_file else None
-        return await local.verify(settings, repo=repo, base=commit, patch=candidate, config_text=rules)
+        return await local.verify(settings, repo=repo, base=commit, patch=candidate, config_text=rules, say=_say)
 
     made, seconds = _run(work())
     document = local.verified_document(made, seconds)
     report = local.Report(
-        document=document, sentence=" ".join(made.verdict.reasons), patch=b"", receipt=made.to_dict()
+        document=document,
+        sentence=" ".join(made.verdict.reasons),
+        patch=b"",
+        receipt=signing.load(settings).sign(made.to_dict()),
     )
     if receipt is not None:
         _write_receipt(report, receipt)

@@ -11,7 +11,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -22,11 +22,12 @@ import structlog
 import uvicorn
 from pydantic import SecretStr
 
-from bot import app
+from bot import app, signing
 from bot.app import Bot
 from bot.demo import repository, sample
 from bot.demo.github import LocalGitHub
 from bot.domain import config
+from bot.domain.config import Config
 from bot.domain.cuts import beginning
 from bot.domain.episode import Code, Episode
 from bot.domain.errors import SandboxError, UserError
@@ -36,11 +37,13 @@ from bot.domain.receipt import Place, Receipt
 from bot.domain.redaction import Redactor
 from bot.domain.task import State, Task
 from bot.domain.transcript import Step, spend
-from bot.domain.verification import Passed, judge
+from bot.domain.verification import CheckResult, Passed, Run, RunKind, judge
 from bot.llm.scripted import ScriptedModel
 from bot.llm.spec import parse_spec
-from bot.pipeline.verify import Candidate, examine, prepare
-from bot.sandbox.protocol import SandboxSpec
+from bot.pipeline import runs
+from bot.pipeline.grounds import Candidate
+from bot.sandbox import workspace
+from bot.sandbox.protocol import Sandbox, SandboxProvider, SandboxSpec
 from bot.sandbox.workspace import Bundle
 from bot.settings import Settings
 
@@ -72,6 +75,7 @@ class Report:
     sentence: str
     patch: bytes
     receipt: dict[str, Any] | None
+    """The receipt's envelope, as it can be verified."""
     complaint: str | None = None
     """What was wrong with the call, whatever came of it: a script with replies to spare."""
 
@@ -92,7 +96,9 @@ async def main_job(settings: Settings, job: Job, say: Say) -> Report:
             github.grant(name, PERSON, "write")
             issue = github.open_issue(name, title=job.title, body=job.body, author=PERSON)
             own = _settings(settings, github, home, job)
-            async with app.open_bot(own) as bot, listening(bot, github), _working(bot):
+            # The person's own key, so that the receipt can be checked when this home is gone.
+            signer = replace(signing.load(settings), origin=github.api_url.removesuffix("/api/v3"))
+            async with app.open_bot(own, signer=signer) as bot, listening(bot, github), _working(bot):
                 say(f"local GitHub at {github.api_url}, repository {name}, issue #{issue.number}")
                 say(f"@{PERSON} comments: /coder fix")
                 await github.comment(name, issue.number, "/coder fix", author=PERSON)
@@ -253,7 +259,8 @@ async def _report(bot: Bot, github: LocalGitHub, name: str, task: Task, episode:
     if pull is not None:
         patch = await repository.diff(github.path(name), task.base_sha, pull.head_sha)
     sentence = episode.detail or str(episode.code)
-    return Report(document=document, sentence=sentence, patch=patch, receipt=receipt)
+    envelope = saved.envelope or bot.deps.signer.sign(bot.deps.redactor.clean(saved.document)) if saved else None
+    return Report(document=document, sentence=sentence, patch=patch, receipt=envelope)
 
 
 def brief(receipt: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -285,17 +292,21 @@ async def _close(bot: Bot, github: LocalGitHub, name: str, number: int, task: Ta
 
 
 async def verify(
-    settings: Settings, *, repo: Path, base: str, patch: Patch, config_text: bytes | None
+    settings: Settings,
+    *,
+    repo: Path,
+    base: str,
+    patch: Patch,
+    config_text: bytes | None,
+    say: Say = lambda line: None,
 ) -> tuple[Receipt, float]:
     """Verification alone: the patch on that commit, judged by the config that is given, or by the one the commit
-    has."""
+    has. Says how each check ended."""
     started = time.monotonic()
     rules = config.parse(
         config_text if config_text is not None else await repository.show(repo, base, ".github/coder.yml")
     )
-    bundle = Bundle(data=await repository.bundle(repo, base))
     candidate = Candidate(
-        origin=bundle,
         base=base,
         patch=patch,
         rules=rules,
@@ -305,38 +316,35 @@ async def verify(
     home = Path(tempfile.mkdtemp(prefix="coder-"))
     own = settings.model_copy(update={"coder_deployment": f"verify-{secrets.token_hex(4)}", "coder_home": home})
     provider = app.sandbox_provider(own)
-    limits = app.pool_limits(own, provider.limits)
-    image = rules.sandbox.image or settings.image
     try:
-        sandbox = await provider.create(
-            SandboxSpec(
-                name=f"verify-{secrets.token_hex(4)}",
-                kind="verify",
-                task="verify",
-                image=image,
-                lifetime_s=min(rules.sandbox.lifetime, limits.lifetime_s),
-                memory=rules.sandbox.memory,
-                cpus=float(rules.sandbox.cpus),
-                disk=rules.sandbox.disk,
-                env=dict(rules.sandbox.env),
-            )
+        image = rules.sandbox.image or settings.image
+        image_id = await provider.image_id(image)
+        maker = _Maker(
+            provider=provider,
+            rules=rules,
+            image=image,
+            lifetime_s=min(rules.sandbox.lifetime, app.pool_limits(own, provider.limits).lifetime_s),
+            origin=Bundle(data=await repository.bundle(repo, base)),
+            base=base,
         )
-        try:
-            trees, checks = await prepare(sandbox, candidate)
-            evidence = await examine(sandbox, candidate, trees, checks)
-        finally:
-            await sandbox.aclose()
-            await provider.kill(sandbox.id)
+
+        def tell(run: Run) -> None:
+            for check in run.checks:
+                say(f"{time.monotonic() - started:6.1f} s  {_ran(run, check)}")
+
+        evidence, ran_in = await runs.examine(
+            maker, candidate, None, baselines=NoBaselines(), image_id=image_id, tell=tell
+        )
         receipt = Receipt(
             repository=_name(repo),
             evidence=evidence,
             verdict=judge(evidence),
             config_sha=None,
-            image=await provider.image_id(image),
+            image=image_id,
             sandbox=None,
-            verification_sandbox=Place(provider=provider.name, id=sandbox.id),
+            verification_sandbox=Place(provider=provider.name, id=ran_in),
             model=None,
-            cost=None,
+            spent=None,
             created_at=app.utc_now(),
             bot_version=version("coder-bot"),
         )
@@ -344,6 +352,86 @@ async def verify(
         await provider.aclose()
         shutil.rmtree(home, ignore_errors=True)
     return receipt, time.monotonic() - started
+
+
+_RUNS: Mapping[RunKind, str] = {
+    "baseline": "the base",
+    "candidate": "the candidate",
+    "old_tests": "the candidate with base's tests",
+    "new_tests": "the base with the patch's tests",
+}
+
+
+def _ran(run: Run, check: CheckResult) -> str:
+    counts = check.counts
+    told = f", {counts.passed} passed, {counts.failed + counts.errors} failed" if counts else ""
+    ended = "time-out" if check.timed_out else f"exit code {check.exit_code}"
+    ours = " (one test of ours must fail)" if check.canary_names else ""
+    return f"{_RUNS[run.kind]}: {check.name}  → {ended}{told}{ours}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Maker:
+    """Sandboxes of one verification without a database; whatever ends this process, their lifetime ends them."""
+
+    provider: SandboxProvider
+    rules: Config
+    image: str
+    lifetime_s: int
+    origin: Bundle
+    base: str
+
+    async def clone(self, name: str) -> Sandbox:
+        sandbox = await self.start(name, None)
+        try:
+            await workspace.clone(sandbox, self.origin, self.base, timeout_s=self.rules.timeouts.clone)
+        except BaseException:
+            await self.end(sandbox)
+            raise
+        return sandbox
+
+    async def start(self, name: str, snapshot: str | None) -> Sandbox:
+        asked = self.rules.sandbox
+        return await self.provider.create(
+            SandboxSpec(
+                name=f"verify-{name}-{secrets.token_hex(4)}",
+                kind="verify",
+                task="verify",
+                image=self.image,
+                lifetime_s=self.lifetime_s,
+                memory=asked.memory,
+                cpus=float(asked.cpus),
+                disk=asked.disk,
+                env=dict(asked.env),
+                snapshot=snapshot,
+            )
+        )
+
+    async def keep(self, sandbox: Sandbox) -> str | None:
+        info = None
+        try:
+            info = await self.provider.snapshot(sandbox.id)
+        except SandboxError as exc:
+            log.warning("no snapshot could be made", reason=str(exc))
+        await self.end(sandbox)
+        return None if info is None else info.id
+
+    async def drop(self, snapshot: str) -> None:
+        await self.provider.drop_snapshot(snapshot)
+
+    async def end(self, sandbox: Sandbox) -> None:
+        await sandbox.aclose()
+        await self.provider.kill(sandbox.id)
+
+
+class NoBaselines:
+    """Nothing is remembered: the base is run as well, each time."""
+
+    async def get(self, key: str) -> None:
+        return None
+
+    async def put(self, key: str, run: Run) -> None:
+        return None
 
 
 def verified_document(receipt: Receipt, seconds: float) -> dict[str, Any]:

@@ -94,6 +94,10 @@ class Settings(BaseModel):
     """Where Prometheus finds `/metrics`; default: nowhere."""
     coder_metrics_host: str = "127.0.0.1"
     """The address that listens there."""
+    coder_receipt_key: SecretStr | None = None
+    """PEM text of the Ed25519 key that signs receipts; default: one that is made in the home."""
+    coder_receipt_old_keys: str | None = None
+    """Public keys that signed receipts before: PEM, or JSON as `coder-bot receipt keys` prints it."""
     github_api_url: str = "https://api.github.com"
     github_app_id: int | None = None
     github_private_key: SecretStr | None = None
@@ -157,7 +161,10 @@ class Settings(BaseModel):
     @property
     def secrets(self) -> tuple[str, ...]:
         """Exact values that must never leave the process."""
-        held = (self.github_private_key, self.github_webhook_secret, self.openai_api_key, self.e2b_api_key)
+        held = (
+            *(self.github_private_key, self.github_webhook_secret, self.openai_api_key, self.e2b_api_key),
+            self.coder_receipt_key,
+        )
         return tuple(secret.get_secret_value() for secret in held if secret)
 
 
@@ -181,6 +188,8 @@ def load(environment: Mapping[str, str] | None = None) -> Settings:
                 known[name] = Path(path).read_text().strip()
             except OSError as exc:
                 raise UserError(f"{name.upper()}_FILE can't be read: {exc.strerror}.") from exc
+            except UnicodeDecodeError as exc:
+                raise UserError(f"{name.upper()}_FILE is not a text file.") from exc
     parsed: dict[str, object] = dict(known)
     for name, separator in _LISTS.items():
         if name in known:

@@ -16,6 +16,8 @@ from sqlmodel.ext.asyncio.session import AsyncSession
 
 from bot.db.counts import Counts
 from bot.db.database import hold
+from bot.db.receipts import Receipts, dumped
+from bot.db.receipts import SavedReceipt as SavedReceipt
 from bot.db.sandboxes import Checkpoint as Checkpoint
 from bot.db.sandboxes import Sandboxes
 from bot.db.sandboxes import SandboxRecord as SandboxRecord
@@ -28,7 +30,6 @@ from bot.domain.event import Commented, Event, Ignored, Marked
 from bot.domain.receipt import Receipt
 from bot.domain.task import Decision, Job, Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step
-from bot.domain.verification import Evidence
 
 NANOS = 1_000_000_000
 
@@ -39,7 +40,6 @@ FAILED = "failed"
 _DELIVERIES_LOCK, _REFUSALS_LOCK = 7_304, 7_305
 
 _events: TypeAdapter[Event] = TypeAdapter(Event)
-_evidence = TypeAdapter(Evidence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +55,7 @@ class Delivery:
     task_id: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SavedReceipt:
-    """A verdict as it was saved: judge its evidence again to have the verdict as a value."""
-
-    attempt: int
-    evidence: Evidence
-    document: dict[str, Any]
-    checkpoint_id: int
-
-
-class Store(Sandboxes, Counts):
+class Store(Sandboxes, Receipts, Counts):
     """One database, SQLite or Postgres by its URL. Close it when done; methods are safe to call concurrently."""
 
     # Deliveries
@@ -312,7 +302,7 @@ class Store(Sandboxes, Counts):
                     episode_id=episode.id,
                     attempt=episode.attempts,
                     verdict=receipt.verdict.name,
-                    evidence=_evidence.dump_python(receipt.evidence, mode="json"),
+                    evidence=dumped(receipt.evidence),
                     document=receipt.to_dict(),
                     checkpoint_id=checkpoint_id,
                 )
@@ -321,26 +311,6 @@ class Store(Sandboxes, Counts):
             await session.merge(EpisodeRow(**asdict(episode)))
             if stage is not None:
                 await _enqueue(session, stage, task.id, now)
-
-    async def receipt(self, task_id: str) -> SavedReceipt | None:
-        """The newest one of a task."""
-        query = (
-            select(ReceiptRow)
-            .join(EpisodeRow, col(EpisodeRow.id) == col(ReceiptRow.episode_id))
-            .where(EpisodeRow.task_id == task_id)
-            .order_by(col(ReceiptRow.id).desc())
-            .limit(1)
-        )
-        async with self._read() as session:
-            row = (await session.exec(query)).first()
-            if row is None:
-                return None
-            return SavedReceipt(
-                attempt=row.attempt,
-                evidence=_evidence.validate_python(row.evidence),
-                document=row.document,
-                checkpoint_id=row.checkpoint_id,
-            )
 
     # Jobs
 

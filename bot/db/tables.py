@@ -184,6 +184,20 @@ class ReceiptRow(SQLModel, table=True):
     document: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
     checkpoint_id: int
     """The patch that was judged."""
+    envelope: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True), nullable=True))
+    """The document, signed for the commit it was published in."""
+
+
+class BaselineRow(SQLModel, table=True):
+    """How a repository's checks ended on a base."""
+
+    __tablename__ = "baselines"
+
+    repository_id: int = Field(sa_type=BigInteger, primary_key=True)
+    key: str = Field(primary_key=True)
+    """The base's tree, the image and the rules, as one digest."""
+    run: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
+    created_at: datetime = Field(sa_type=Instant)
 
 
 class SandboxRow(SQLModel, table=True):

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from bot.demo.borrowed import borrowed
@@ -204,6 +205,12 @@ class Bare:
         lines = self.git("for-each-ref", "--format=%(objectname) %(refname:strip=2)", "refs/heads").decode()
         return {name: sha for sha, name in (line.split(" ", 1) for line in lines.splitlines())}
 
+    def refs(self, beginning: str) -> dict[str, str]:
+        """The refs whose names begin so, and where they point."""
+        lines = self.git("for-each-ref", "--format=%(objectname) %(refname)").decode().splitlines()
+        found = {name: sha for sha, name in (line.split(" ", 1) for line in lines)}
+        return {name: sha for name, sha in found.items() if name.startswith(beginning)}
+
     def move(self, name: str, new: str, old: str) -> bool:
         """Points a ref elsewhere if it is still at `old`; `ZERO` stands for not being there, before or after."""
         try:
@@ -223,6 +230,15 @@ class Bare:
 
     def write_blob(self, content: bytes) -> str:
         return self.git("hash-object", "-w", "--stdin", stdin=content).decode().strip()
+
+    def write_blobs(self, contents: Sequence[bytes]) -> list[str]:
+        """The ids of these contents, by one process however many there are."""
+        with tempfile.TemporaryDirectory(dir=self.home) as scratch:
+            paths = [Path(scratch, str(number)) for number in range(len(contents))]
+            for path, content in zip(paths, contents, strict=True):
+                path.write_bytes(content)
+            named = "".join(f"{path}\n" for path in paths).encode()
+            return self.git("hash-object", "-w", "--no-filters", "--stdin-paths", stdin=named).decode().split()
 
     def tree(self, treeish: str, *, recursive: bool = False) -> list[Entry]:
         """The entries of a tree; a recursive listing names the folders as well, as GitHub's does."""
@@ -251,16 +267,18 @@ class Bare:
             env = {"GIT_INDEX_FILE": f"{scratch}/index"}
             if base is not None:
                 self.git("read-tree", base, env=env)
-            for change in changes:
-                if change.sha is None:
-                    self._remove(change.path, env)
-                elif change.mode == "040000":
+            for is_file, group in groupby(changes, lambda change: change.sha is not None and change.mode != "040000"):
+                if is_file:
+                    self._put([(each.mode, each.sha or ZERO, each.path) for each in group], env)
+                    continue
+                for change in group:
+                    if change.sha is None:
+                        self._remove(change.path, env)
+                        continue
                     self._drop(change.path, env)
                     files = self.tree(change.sha, recursive=True)
                     inside = [(f.mode, f.sha, f"{change.path}/{f.path}") for f in files if f.type != "tree"]
                     self._put(inside, env)
-                else:
-                    self._put([(change.mode, change.sha, change.path)], env)
             return self.git("write-tree", env=env).decode().strip()
 
     def _put(self, files: Iterable[tuple[str, str, str]], env: Mapping[str, str]) -> None:

@@ -26,7 +26,7 @@ from bot.demo import bare, contract, git_http
 from bot.demo.bare import Signature, TreeChange
 from bot.demo.rest import Answer, Logged, Rest
 from bot.demo.shapes import Shapes
-from bot.demo.state import AppCredentials, Comment, Issue, Permission, Pull, Repository, Token, World
+from bot.demo.state import AppCredentials, CheckRun, Comment, Issue, Permission, Pull, Repository, Token, World
 from bot.demo.webhooks import Delivery, Webhooks
 from bot.domain.errors import UserError
 
@@ -36,7 +36,13 @@ START_S = 20.0
 STOP_S = 10
 BODY_LIMIT = 64 * 1024 * 1024
 
-MANIFEST = {"contents": "write", "issues": "write", "metadata": "read", "pull_requests": "write"}
+MANIFEST = {
+    "checks": "write",
+    "contents": "write",
+    "issues": "write",
+    "metadata": "read",
+    "pull_requests": "write",
+}
 """What the App's manifest asks for, and so what an installation of it may do."""
 
 _NAME = re.compile(r"[A-Za-z0-9-]+/(?!\.{1,2}$)[A-Za-z0-9._-]+")
@@ -159,6 +165,10 @@ class LocalGitHub:
     def permit(self, permission: str, level: str) -> None:
         """The App is given one more permission, and whoever has installed it accepts that."""
         self._world.permissions[permission] = level
+
+    def forbid(self, permission: str) -> None:
+        """The App has that permission no longer, or nobody has accepted it yet."""
+        del self._world.permissions[permission]
 
     def open_issue(self, full_name: str, *, title: str, body: str | None = None, author: str) -> Issue:
         return self._world.open_issue(self._repository(full_name), title=title, body=body, author=author)
@@ -285,7 +295,13 @@ class LocalGitHub:
         made = held.write_commit("Change files", held.write_tree(parent, changes), [parent], who, who)
         moved = held.move(ref, made.sha, head or bare.ZERO)
         assert moved, "nobody else moves the branch meanwhile"
+        for delivery in self._webhooks.pushed(repository, ref, parent, author):
+            await self._webhooks.finished(delivery)
         return made.sha
+
+    def protect(self, full_name: str, pattern: str) -> None:
+        """From now on a rule of the repository keeps the App from making or moving the branches that fit."""
+        self._repository(full_name).protected = pattern
 
     async def redeliver(self, guid: str) -> Delivery:
         """Sends a delivery once more, under the same id."""
@@ -360,6 +376,10 @@ class LocalGitHub:
             )
             for issue, pull in repository.pulls()
         ]
+
+    def check_runs(self, full_name: str, sha: str) -> list[CheckRun]:
+        """What was reported of a commit, oldest first."""
+        return [run for run in self._repository(full_name).checks.values() if run.head_sha == sha]
 
     def branches(self, full_name: str) -> dict[str, str]:
         """Each branch's commit."""

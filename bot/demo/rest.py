@@ -8,8 +8,9 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlencode
 
@@ -424,6 +425,16 @@ def get_ref(call: Call) -> Answer:
     return _ref(call, name, sha)
 
 
+def list_matching_refs(call: Call) -> Answer:
+    bare, beginning = call.repository.bare, f"refs/{call.variables['ref']}"
+    found = []
+    for name, sha in bare.refs(beginning).items():
+        kind = bare.kind(sha)
+        assert kind is not None, "a ref points at an object"
+        found.append(call.shapes.ref(call.repository, name, sha, kind))
+    return Answer(body=found)
+
+
 def _ref(call: Call, name: str, sha: str, status: int = 200) -> Answer:
     kind = call.repository.bare.kind(sha)
     assert kind is not None, "a ref points at an object"
@@ -438,6 +449,7 @@ def create_ref(call: Call) -> Answer:
         raise Refused(422, "Object does not exist")
     if bare.ref(name) is not None:
         raise Refused(422, "Reference already exists")
+    _must_be_free(call.repository, name)
     if not bare.move(name, sha, ZERO):
         # Another ref is in the way: `a` and `a/b` can't both be there.
         raise Refused(422, "Reference update failed")
@@ -453,9 +465,16 @@ def update_ref(call: Call) -> Answer:
         raise Refused(422, "Object does not exist")
     if not call.body.get("force", False) and not bare.is_ancestor(old, sha):
         raise Refused(422, "Update is not a fast forward")
+    _must_be_free(call.repository, name)
     if not bare.move(name, sha, old):
         raise Refused(409, "Reference has changed meanwhile")
+    call.webhooks.pushed(call.repository, name, old, call.me)
     return _ref(call, name, sha)
+
+
+def _must_be_free(repository: Repository, name: str) -> None:
+    if repository.protected is not None and fnmatchcase(name.removeprefix("refs/heads/"), repository.protected):
+        raise Refused(422, "Repository rule violations found\n\nCannot create ref due to creations being restricted.")
 
 
 def delete_ref(call: Call) -> Answer:
@@ -490,7 +509,12 @@ def create_tree(call: Call) -> Answer:
     bare, base = call.repository.bare, call.body.get("base_tree")
     if base is not None and bare.kind(base) not in ("tree", "commit"):
         raise Refused(422, "base_tree is not a valid tree oid")
-    changes = [_change(call, entry) for entry in call.body["tree"]]
+    entries = call.body["tree"]
+    changes = [_change(call, entry) for entry in entries]
+    texts = [place for place, entry in enumerate(entries) if "content" in entry]
+    written = bare.write_blobs([entries[place]["content"].encode() for place in texts])
+    for place, blob in zip(texts, written, strict=True):
+        changes[place] = replace(changes[place], sha=blob)
     try:
         sha = bare.write_tree(base, changes)
     except BadObject as exc:
@@ -499,6 +523,7 @@ def create_tree(call: Call) -> Answer:
 
 
 def _change(call: Call, entry: Object) -> TreeChange:
+    """One entry as it was asked for; the object of a text is still to be written."""
     path, mode, sha, bare = entry.get("path", ""), entry.get("mode", ""), entry.get("sha"), call.repository.bare
     parts = path.split("/")
     if "" in parts or {".", "..", ".git"} & {part.lower() for part in parts} or "\0" in path:
@@ -510,7 +535,8 @@ def _change(call: Call, entry: Object) -> TreeChange:
     try:
         path.encode()
         if "content" in entry:
-            return TreeChange(path=path, mode=mode, sha=bare.write_blob(entry["content"].encode()))
+            entry["content"].encode()
+            return TreeChange(path=path, mode=mode, sha=ZERO)
     except UnicodeEncodeError as exc:
         raise Refused(422, "tree holds text that is not Unicode") from exc
     kind = {"040000": "tree", "160000": None}.get(mode, "blob")
@@ -688,9 +714,12 @@ def _report(call: Call, run: CheckRun) -> None:
     asked = call.body
     if asked.get("status") == "completed" and "conclusion" not in asked:
         raise _invalid("CheckRun", "conclusion", "missing_field")
-    for key in ("name", "details_url", "external_id", "status", "conclusion", "output"):
+    for key in ("name", "details_url", "external_id", "status", "conclusion"):
         if key in asked:
             setattr(run, key, asked[key])
+    if "output" in asked:
+        run.output = {key: value for key, value in asked["output"].items() if key != "annotations"}
+        run.annotations += asked["output"].get("annotations", ())
     if "conclusion" in asked:
         run.status = "completed"
         run.completed_at = asked.get("completed_at", call.world.clock().isoformat())
@@ -737,6 +766,7 @@ OPERATIONS: Mapping[str, tuple[Access, Handler]] = {
     "issues/add-labels": (_TALK, add_labels),
     "reactions/create-for-issue-comment": (_TALK, create_reaction),
     "git/get-ref": (_READ_CODE, get_ref),
+    "git/list-matching-refs": (_READ_CODE, list_matching_refs),
     "git/create-ref": (_WRITE_CODE, create_ref),
     "git/update-ref": (_WRITE_CODE, update_ref),
     "git/delete-ref": (_WRITE_CODE, delete_ref),

@@ -444,7 +444,9 @@ class Shapes:
         }
 
     def _tree_entry(self, repository: Repository, entry: Entry) -> Object:
-        body: Object = {"path": entry.path, "mode": entry.mode, "type": entry.type, "sha": entry.sha}
+        # JSON has no way to say a name that is not UTF-8.
+        path = entry.path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        body: Object = {"path": path, "mode": entry.mode, "type": entry.type, "sha": entry.sha}
         if entry.size is not None:
             body["size"] = entry.size
         if entry.type != "commit":
@@ -502,7 +504,7 @@ class Shapes:
             "url": url,
             "html_url": self.page(repository, f"/runs/{run.id}"),
             "check_suite": {"id": run.id},
-            "output": {**output, "annotations_count": 0, "annotations_url": f"{url}/annotations"},
+            "output": {**output, "annotations_count": len(run.annotations), "annotations_url": f"{url}/annotations"},
             "app": self.app(),
             "pull_requests": [],
         }

@@ -8,7 +8,7 @@ import string
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from bot.demo.bare import Bare
 
@@ -100,7 +100,7 @@ class Issue:
 
 @dataclass(kw_only=True)
 class CheckRun:
-    """A check run; what the App said of it is kept as it came."""
+    """A check run; what the App said of it is kept as it came. Annotations are only ever added to."""
 
     id: int
     name: str
@@ -112,6 +112,7 @@ class CheckRun:
     details_url: str | None = None
     external_id: str | None = None
     output: dict[str, str] = field(default_factory=dict)
+    annotations: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -126,6 +127,8 @@ class Repository:
     bare: Bare
     archived: bool = False
     has_issues: bool = True
+    protected: str | None = None
+    """A pattern of branches that only people may make or move, by a rule of the repository."""
     issues: dict[int, Issue] = field(default_factory=dict)
     checks: dict[int, CheckRun] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)

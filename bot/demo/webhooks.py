@@ -131,10 +131,19 @@ class Webhooks:
         payload = {"issue": self._shapes.issue(repository, issue)}
         return self._send("issues", "closed", repository, sender, payload)
 
-    def pull_request(self, action: str, repository: Repository, issue: Issue, sender: str) -> Delivery:
+    def pushed(self, repository: Repository, ref: str, before: str, sender: str) -> list[Delivery]:
+        """To the open pull requests from that branch, which was at `before`."""
+        return [
+            self.pull_request("synchronize", repository, issue, sender, before=before, after=pull.head_sha)
+            for issue, pull in repository.pulls()
+            if issue.state == "open" and f"refs/heads/{pull.head_branch}" == ref
+        ]
+
+    def pull_request(self, action: str, repository: Repository, issue: Issue, sender: str, **more: str) -> Delivery:
         assert issue.pull is not None
         pull = self._shapes.full_pull(repository, issue, issue.pull)
-        return self._send("pull_request", action, repository, sender, {"number": issue.number, "pull_request": pull})
+        payload = {"number": issue.number, "pull_request": pull, **more}
+        return self._send("pull_request", action, repository, sender, payload)
 
     def _send(self, event: str, action: str, repository: Repository, sender: str, payload: Object) -> Delivery:
         body = {

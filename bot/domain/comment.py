@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.domain import gate
+from bot.domain import gate, receipt_text
 from bot.domain.budget import Spend
 from bot.domain.episode import Code, Episode
 from bot.domain.gate import Finding
@@ -39,26 +39,89 @@ _STAGES = {
     State.AWAITING_APPROVAL: 3,
     State.IN_REVIEW: 4,
 }
-_STEPS = ("sandbox ready", "working", "verified in a fresh sandbox", "pull request")
+_VERIFIED = "verified in a fresh sandbox"
+_STEPS = ("sandbox ready", "working", _VERIFIED, "pull request")
 
-_NEXT = {
-    Code.NO_CHANGE: "Say more with `/coder fix …`, or close the issue if there is nothing to do.",
-    Code.ANSWERED: "`/coder fix` starts the work.",
-    Code.CHECKS_FAILED: "`/coder retry` tries again; `/coder fix …` tells me what to mind.",
-    Code.UNVERIFIED: "Name checks that run tests in `.github/coder.yml`, then `/coder retry`.",
-    Code.NO_PROGRESS: "`/coder fix …` with more detail starts again.",
-    Code.MODEL_UNUSABLE: "Ask the operator of this bot to look at the model's settings, then `/coder retry`.",
-    Code.SETUP_FAILED: "Mend `setup` in `.github/coder.yml`, then `/coder retry`.",
-    Code.CLONE_FAILED: "`/coder retry` tries again.",
-    Code.SANDBOX_LOST: "`/coder retry` goes on.",
-    Code.CONFIG_INVALID: "Mend `.github/coder.yml`, then `/coder retry`.",
-    Code.WRITE_REFUSED: "See that the App may write here, then `/coder retry`.",
-    Code.PERMISSION_DENIED: "Widen `grants` in `.github/coder.yml`, then `/coder retry`.",
-    Code.BUDGET_EXCEEDED: "Raise the limit in `.github/coder.yml`, then `/coder retry`.",
-    Code.LIMIT_EXCEEDED: "`/coder retry` goes on with a fresh allowance.",
-    Code.POLICY_REFUSED: "See `commands` and `paths` in `.github/coder.yml`; `/coder fix …` says what to leave out.",
-    Code.STOPPED: "`/coder retry` goes on.",
+_NEXT: Mapping[Code, tuple[str, str]] = {
+    Code.NO_CHANGE: (
+        "`/coder fix …` says more of what is wrong.",
+        "Close the issue if there is nothing to do.",
+    ),
+    Code.ANSWERED: ("`/coder fix` starts the work.", "`/coder ask …` asks on."),
+    Code.CHECKS_FAILED: (
+        "`/coder fix …` tells me what to mind, and I go on from this change.",
+        "`/coder retry` tries again as it is.",
+    ),
+    Code.UNVERIFIED: (
+        "Name checks that run tests under `checks` in `.github/coder.yml`, then `/coder retry`.",
+        "`/coder fix …` tells me which test to write, or what to leave as it was.",
+    ),
+    Code.NO_PROGRESS: (
+        "`/coder fix …` starts again with more detail.",
+        "`/coder plan` shows first what I would do.",
+    ),
+    Code.MODEL_UNUSABLE: (
+        "Ask the operator of this bot to look at the model's settings (`coder-bot doctor`).",
+        "`/coder retry` goes on then.",
+    ),
+    Code.SETUP_FAILED: (
+        "Mend `setup` in `.github/coder.yml`, or what it installs.",
+        "`/coder retry` starts again then.",
+    ),
+    Code.CLONE_FAILED: (
+        "`/coder retry` tries again.",
+        "If it fails again, ask the operator of this bot to run `coder-bot doctor`.",
+    ),
+    Code.SANDBOX_LOST: (
+        "`/coder retry` goes on with what was saved.",
+        "If it fails again, ask the operator of this bot to run `coder-bot doctor`.",
+    ),
+    Code.CONFIG_INVALID: (
+        "Mend `.github/coder.yml`; `coder-bot config check` names each error.",
+        "`/coder retry` starts again then.",
+    ),
+    Code.WRITE_REFUSED: (
+        "See that the App may write here, and that no rule of the repository forbids it.",
+        "`/coder retry` publishes again then.",
+    ),
+    Code.PERMISSION_DENIED: (
+        "Widen `grants` in `.github/coder.yml`.",
+        "`/coder retry` starts again then.",
+    ),
+    Code.BUDGET_EXCEEDED: (
+        "Raise the limit under `limits` in `.github/coder.yml`, then `/coder retry`.",
+        "Open an issue for a smaller part of it, and say `/coder fix` there.",
+    ),
+    Code.LIMIT_EXCEEDED: (
+        "`/coder retry` goes on with a fresh allowance.",
+        "Raise the limit under `limits` in `.github/coder.yml` first if it was too low.",
+    ),
+    Code.POLICY_REFUSED: (
+        "`/coder fix …` says what to leave out.",
+        "Change `commands` or `paths` in `.github/coder.yml` if it ought to be allowed, then `/coder retry`.",
+    ),
+    Code.STOPPED: ("`/coder retry` goes on.", "`/coder fix …` goes on in another way."),
 }
+"""What a person can do after each end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff:
+    """A change as text; `left_out` says what did not fit, empty where all did."""
+
+    text: str
+    files: int
+    left_out: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unpublished:
+    """What an episode leaves that ended without a pull request. `outputs` are the ends of what failing checks have
+    printed, by a name and exit code; `diff` is the change, None where it is not shown, and `kept` says why not."""
+
+    outputs: Mapping[str, str]
+    diff: Diff | None
+    kept: str = ""
 
 
 def task_marker(task_id: str) -> str:
@@ -87,39 +150,51 @@ def config_problem(path: str, problems: str) -> str:
 
 
 def status(
-    task: Task, episode: Episode, spent: Spend, receipt: Mapping[str, Any] | None, notices: Sequence[str] = ()
+    task: Task,
+    episode: Episode,
+    spent: Spend,
+    receipt: Mapping[str, Any] | None,
+    notices: Sequence[str] = (),
+    unpublished: Unpublished | None = None,
 ) -> str:
     """The live comment of a task, whole; `notices` are sentences of ours about what happened on the way."""
-    parts = [_headline(task, episode)]
-    resting = task.state in (State.AWAITING_APPROVAL, State.IN_REVIEW) and _is_good(episode)
+    judged = receipt if episode.attempts else None
+    is_draft = judged is not None and bool(judged.get("draft"))
+    parts = [_headline(task, episode, judged)]
+    resting = task.state in (State.AWAITING_APPROVAL, State.IN_REVIEW) and (is_draft or _is_good(episode))
     if episode.kind == "fix" and (task.is_busy or resting):
-        parts.append(_checklist(task))
+        parts.append(_checklist(task, is_draft=is_draft))
     if episode.code in (Code.ANSWERED, Code.NO_CHANGE) and episode.summary:
         parts.append(defuse(episode.summary))
-    if receipt is not None and episode.attempts:
-        parts.append(receipt_table(receipt))
+    if judged is not None:
+        parts.append(receipt_text.table(judged))
+    if unpublished is not None:
+        parts.extend(_unpublished(unpublished))
     waits = task.is_busy or task.state is State.AWAITING_APPROVAL
-    if episode.code is not None and episode.code in _NEXT and not waits:
-        parts.append(_NEXT[episode.code])
+    if episode.code is not None and episode.code in _NEXT and not waits and not (is_draft and resting):
+        one, other = _NEXT[episode.code]
+        parts.append(f"What you can do next:\n- {one}\n- {other}")
     parts.extend(notices)
     parts.append(f"<sub>{_spend(spent)} · asked for by {episode.requester}</sub>")
     return f"{truncate(chr(10).join(_spaced(parts)), LIMIT, 'the rest was cut')}\n\n{task_marker(task.id)}"
 
 
-def pull_request_body(task: Task, episode: Episode, receipt: Mapping[str, Any]) -> str:
-    """What reviewers read first: what and why, then the receipt. Links the issue exactly once."""
-    summary = defuse(episode.summary) or "See the issue."
-    parts = [mind(receipt.get("findings", ())), _approved(episode), summary, receipt_table(receipt)]
-    body = truncate("\n\n".join(filter(None, parts)), LIMIT - 500, "the rest was cut")
-    return f"Fixes #{task.number}\n\n{body}\n\n{task_marker(task.id)}"
+def _unpublished(left: Unpublished) -> Iterator[str]:
+    for name, output in left.outputs.items():
+        yield f"<details><summary>The end of the output of {name}</summary>\n\n{fence(output)}\n\n</details>"
+    if left.diff is not None:
+        yield _details(left.diff)
+        if left.diff.left_out:
+            yield f"Too long to be shown whole here: {left.diff.left_out}. All of it is kept for `/coder retry`."
+    if left.kept:
+        yield left.kept
 
 
-def pull_request_title(task: Task, episode: Episode) -> str:
-    return one_line(episode.title, 120) or f"Fix #{task.number}: {one_line(task.title, 100)}"
-
-
-def commit_message(task: Task, episode: Episode) -> str:
-    return f"{pull_request_title(task, episode)}\n\nFor issue #{task.number}, asked for by {episode.requester}."
+def _details(diff: Diff) -> str:
+    return (
+        f"<details><summary>The change: {diff.files} file{'s' * (diff.files != 1)}</summary>\n\n"
+        f"{fence(diff.text, 'diff')}\n\n</details>"
+    )
 
 
 def mind(findings: Sequence[Mapping[str, Any]]) -> str:
@@ -164,47 +239,22 @@ def approval_marker(task_id: str, episode: int, tree: str) -> str:
 
 
 def approval(task: Task, episode: Episode, receipt: Mapping[str, Any], diff: Diff) -> str:
-    """The comment that shows a verified change before it is published anywhere."""
+    """The comment that shows a change, verified or to be a draft, before it is published anywhere."""
     tree = str(receipt["tree"])
+    what = "Unverified, to be published as a draft" if receipt.get("draft") else "Verified"
     parts = [
-        f"✋ **Verified, and waiting for approval.** Nothing is published yet.\n\n{one_line(episode.title, 120)}",
-        mind(receipt.get("findings", ())),
-        truncate(receipt_table(receipt), 8_000, "the rest was cut"),
-        f"<details><summary>The change: {diff.files} file{'s' * (diff.files != 1)}</summary>\n\n"
-        f"{fence(diff.text, 'diff')}\n\n</details>",
-        f"⚠️ Too long to be shown whole here: {diff.left_out}." if diff.left_out else "",
+        f"✋ **{what}, and waiting for approval.** Nothing is published yet.\n\n{one_line(episode.title, 120)}",
+        mind((*receipt.get("flags", ()), *receipt.get("findings", ()))),
+        truncate(receipt_text.table(receipt), 8_000, "the rest was cut"),
+        _details(diff),
+        f"⚠️ Too long to be shown whole here: {diff.left_out}; look at the rest before you approve it."
+        if diff.left_out
+        else "",
         f"`/coder approve` by anybody with write access publishes exactly the tree `{tree[:12]}`, and nothing that "
         "comes later. `/coder fix …` goes on with the work, `/coder stop` ends it.",
     ]
     shown = "\n\n".join(filter(None, parts))
     return f"{truncate(shown, LIMIT, 'the rest was cut')}\n\n{approval_marker(task.id, episode.number, tree)}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Diff:
-    """A change as text; `left_out` says what did not fit, empty where all did."""
-
-    text: str
-    files: int
-    left_out: str = ""
-
-
-def receipt_table(receipt: Mapping[str, Any]) -> str:
-    """The receipt as reviewers see it."""
-    rows = [
-        f"| `{check['name']}` | {check['exit_code'] if not check['timed_out'] else 'time-out'} "
-        f"| {_count(check['passed'])} | {_count(check['failed'])} | {_count(check['skipped'])} |"
-        for check in receipt["checks"]
-    ]
-    table = "\n".join(["| check | exit code | passed | failed | skipped |", "|---|---|---|---|---|", *rows])
-    reasons = "\n".join(f"- {one_line(reason, 1000)}" for reason in receipt["reasons"])
-    snapshot = receipt.get("snapshot")  # older receipts don't say
-    start = f", started from snapshot `{snapshot['id']}` of commit `{snapshot['commit'][:12]}`" if snapshot else ""
-    where = (
-        f"Tree `{receipt['tree'][:12]}` on base `{receipt['base'][:12]}`, run in a fresh sandbox "
-        f"that the agent never touched{start}."
-    )
-    return f"**Receipt: {receipt['verdict']}**\n\n{reasons}\n\n{table if rows else ''}\n\n<sub>{where}</sub>"
 
 
 def feedback(reasons: tuple[str, ...], outputs: Mapping[str, str]) -> str:
@@ -225,11 +275,8 @@ def _finding(finding: Mapping[str, Any]) -> str:
     return one_line(str(finding["text"]), 1000)
 
 
-def _approved(episode: Episode) -> str:
-    return f"Approved for publishing by {episode.approved_by}." if episode.approved_by else ""
-
-
-def _headline(task: Task, episode: Episode) -> str:
+def _headline(task: Task, episode: Episode, receipt: Mapping[str, Any] | None) -> str:
+    is_draft = receipt is not None and bool(receipt.get("draft"))
     if task.needs_slot and task.is_busy:
         return "⏳ Waiting for a free sandbox: all that may run at once are in use. It goes on by itself."
     match task.state:
@@ -243,26 +290,31 @@ def _headline(task: Task, episode: Episode) -> str:
         case State.AWAITING_APPROVAL:
             refusal = f"\n\n{_said(episode)}" if episode.code is not None else ""
             approve = "`/coder approve` by somebody with write access publishes exactly the change that is shown"
-            return f"✋ Verified. {approve} in a comment of its own here.{refusal}"
+            what = "Unverified, to be a draft" if is_draft else "Verified"
+            return f"✋ {what}. {approve} in a comment of its own here.{refusal}"
+        case State.IN_REVIEW if is_draft and episode.code is Code.UNVERIFIED:
+            return f"📝 Unverified: #{task.pull_request} is a draft that says why."
         case State.IN_REVIEW if _is_good(episode):
             return f"🚀 Done: #{task.pull_request}."
         case State.CLOSED:
             return f"🏁 Ended: {task.closed_reason}."
         case _:
-            return _ended(task, episode)
+            return _ended(task, episode, receipt)
 
 
 def _is_good(episode: Episode) -> bool:
     return episode.code in (None, Code.VERIFIED)
 
 
-def _ended(task: Task, episode: Episode) -> str:
+def _ended(task: Task, episode: Episode, receipt: Mapping[str, Any] | None) -> str:
     if episode.code in (Code.ANSWERED, Code.NO_CHANGE):
         return "💬 Here is what I found." if episode.code is Code.ANSWERED else f"🤷 {_said(episode)}"
     if episode.code is None:
         return "⏸️ Waiting."
     mark = "🛑" if episode.code.outcome == "cancelled" else "😕"
     what = "No pull request" if task.pull_request is None else f"Nothing new on #{task.pull_request}"
+    if receipt is not None and episode.detail == " ".join(receipt["reasons"]):
+        return f"{mark} {what} ({episode.code}). The receipt says why."
     return f"{mark} {what} ({episode.code}). {_said(episode)}"
 
 
@@ -271,18 +323,16 @@ def _said(episode: Episode) -> str:
     return f"{defuse(first)}\n\n{fence(rest)}" if rest.strip() else defuse(first)
 
 
-def _checklist(task: Task) -> str:
+def _checklist(task: Task, *, is_draft: bool) -> str:
+    """An unverified draft has its step as one that was not taken."""
     reached = _STAGES.get(task.state, 0)
-    return "\n".join(f"- [{'x' if place < reached else ' '}] {name}" for place, name in enumerate(_STEPS))
+    done = [place < reached and not (is_draft and name == _VERIFIED) for place, name in enumerate(_STEPS)]
+    return "\n".join(f"- [{'x' if is_done else ' '}] {name}" for is_done, name in zip(done, _STEPS, strict=True))
 
 
 def _spend(spent: Spend) -> str:
     cost = "cost unknown" if spent.cost is None else f"${spent.cost:.2f}"
     return f"{spent.steps} steps, {spent.tool_calls} tool calls, {spent.tokens:,} tokens, {cost}"
-
-
-def _count(value: int | None) -> str:
-    return "–" if value is None else str(value)
 
 
 def _spaced(parts: list[str]) -> list[str]:

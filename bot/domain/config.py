@@ -220,10 +220,6 @@ _PARTS: Mapping[str, type[_Part]] = {**_SECTIONS, "checks": Check, "projects": P
 
 NOT_YET: tuple[tuple[str, ...], ...] = (
     ("sandbox", "idle"),
-    ("verification", "repeat"),
-    ("verification", "tests"),
-    ("verification", "weakened"),
-    ("verification", "unverified"),
     ("model", "reasoning_effort"),
     ("pull_request", "repair_ci"),
     ("projects",),

@@ -118,6 +118,17 @@ class Closed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pushed:
+    """Somebody has moved the branch of a pull request."""
+
+    installation_id: int
+    repository: Repository
+    number: int
+    actor: Person
+    kind: Literal["pushed"] = "pushed"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Uninstalled:
     """The App lost repositories: these ids, or every one of the installation when it is None."""
 
@@ -134,7 +145,7 @@ class Ignored:
     kind: Literal["ignored"] = "ignored"
 
 
-Event = Commented | Marked | Closed | Uninstalled | Ignored
+Event = Commented | Marked | Closed | Pushed | Uninstalled | Ignored
 
 Trigger = Commented | Marked
 """What may start something, if whoever did it may."""

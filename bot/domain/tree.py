@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -12,6 +12,9 @@ from bot.domain.patch import Mode, Patch
 
 INLINE_LIMIT = 1_000_000
 """Bytes up to which text goes into GitHub's tree call itself; anything larger is uploaded as a blob of its own."""
+CALL_ENTRIES = 1_000
+CALL_BYTES = 8_000_000
+"""Of the text in one of GitHub's tree calls; what is more is put on top of its tree by another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +95,38 @@ def publishable(patch: Patch, base: Sequence[TreeEntry] = ()) -> tuple[Entry, ..
         else:
             entries.append(Entry(path=change.path, mode=change.mode, upload=change.content))
     return tuple(entries)
+
+
+def batches(entries: Sequence[Entry]) -> tuple[tuple[Entry, ...], ...]:
+    """The entries as one tree call each takes them, one on top of the other. Where a file takes a folder's place, or
+    the other way round, what was there goes in an earlier call: within one, GitHub promises no order."""
+    gone = frozenset(entry.path for entry in entries if entry.mode is None)
+    above = frozenset(folder for path in gone for folder in _folders(path))
+    first: list[Entry] = []
+    late: list[Entry] = []
+    for entry in entries:
+        waits = entry.mode is not None and (entry.path in above or not gone.isdisjoint(_folders(entry.path)))
+        (late if waits else first).append(entry)
+    return (*_calls(first), *_calls(late))
+
+
+def _calls(entries: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        more = len((entry.content or "").encode())
+        if batch and (len(batch) == CALL_ENTRIES or size + more > CALL_BYTES):
+            yield tuple(batch)
+            batch, size = [], 0
+        batch.append(entry)
+        size += more
+    if batch:
+        yield tuple(batch)
+
+
+def _folders(path: str) -> Iterator[str]:
+    while (path := path.rpartition("/")[0]) != "":
+        yield path
 
 
 def _inline(content: bytes) -> str | None:

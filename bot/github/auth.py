@@ -81,12 +81,18 @@ class App:
             given = httpx.URL(url)
         except httpx.InvalidURL:
             return False
-        api = httpx.URL(self._api_url)
-        host = api.host if api.path.rstrip("/").endswith("/api/v3") else api.host.removeprefix("api.")
+        home = httpx.URL(self.origin)
         path = f"/{owner}/{name}".casefold()
         plain = str(given) == url and not given.userinfo and not given.query and not given.fragment
-        at_home = (given.scheme, given.host, given.port) == (api.scheme, host, api.port)
+        at_home = (given.scheme, given.host, given.port) == (home.scheme, home.host, home.port)
         return plain and at_home and given.path.casefold() in (path, f"{path}.git")
+
+    @property
+    def origin(self) -> str:
+        """Where this GitHub's repositories are, without a slash at the end: `https://github.com`."""
+        api = httpx.URL(self._api_url)
+        host = api.host if api.path.rstrip("/").endswith("/api/v3") else api.host.removeprefix("api.")
+        return str(httpx.URL(scheme=api.scheme, host=host, port=api.port)).rstrip("/")
 
     @asynccontextmanager
     async def token(

@@ -7,21 +7,17 @@ import binascii
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import (
-    AwareDatetime,
-    BaseModel,
-    RootModel,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import BaseModel
 
+from bot.domain.check_run import AT_ONCE, Annotation, CheckRun
 from bot.domain.errors import GitHubError, UserError
 from bot.domain.event import Person
 from bot.domain.patch import Mode
-from bot.github.http import Session, Shape, read, route
+from bot.github import answers
+from bot.github.answers import Level
+from bot.github.http import Session, read, route
 from bot.github.webhook import GHOST
 
 COMMENTS_LIMIT = 500
@@ -31,7 +27,6 @@ FILE_LIMIT = 1_000_000
 
 _PAGE = 100
 
-Level = Literal["admin", "write", "read", "none"]
 Reaction = Literal["+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"]
 ShapeT = TypeVar("ShapeT", bound=BaseModel)
 
@@ -75,6 +70,7 @@ class RepositoryInfo:
 class Commit:
     sha: str
     tree: str
+    parents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +114,9 @@ class TreeEntry:
 class Pull:
     number: int
     url: str
+    title: str
+    body: str
+    is_draft: bool
     head_sha: str
     head_branch: str
     base: str
@@ -142,7 +141,7 @@ class Repository:
         return f"{self._owner}/{self._name}"
 
     async def info(self) -> RepositoryInfo:
-        found = await self._get(_Repository, f"the repository {self.full_name}", [])
+        found = await self._get(answers.Repository, f"the repository {self.full_name}", [])
         return RepositoryInfo(
             id=found.id,
             full_name=found.full_name,
@@ -156,7 +155,7 @@ class Repository:
         """What GitHub lets that person do here. Whom it doesn't know as a person (a 404: Apps, deleted accounts) may
         do nothing."""
         segments = ("collaborators", login, "permission")
-        found = await self._find(_Permission, f"the permission of @{login} in {self.full_name}", segments)
+        found = await self._find(answers.Permission, f"the permission of @{login} in {self.full_name}", segments)
         if found is None:
             return NOBODY
         return Permission(
@@ -175,17 +174,23 @@ class Repository:
 
     async def head(self, branch: str) -> Commit:
         """The commit a branch points to; a branch that isn't there is a 404."""
-        found = await self._get(_Ref, f"the branch `{branch}` of {self.full_name}", _ref("ref", branch))
+        found = await self._get(answers.Ref, f"the branch `{branch}` of {self.full_name}", _ref("ref", branch))
         return await self.commit(found.object.sha)
 
     async def branch(self, name: str) -> str | None:
         """The commit a branch of exactly that name points to, None where there is no such branch."""
-        found = await self._find(_Ref, f"the branch `{name}` of {self.full_name}", _ref("ref", name))
+        found = await self._find(answers.Ref, f"the branch `{name}` of {self.full_name}", _ref("ref", name))
         return found.object.sha if found else None
 
+    async def branches(self, beginning: str) -> dict[str, str]:
+        """The commits of all branches whose names begin so."""
+        about = f"the branches `{beginning}…` of {self.full_name}"
+        found = await self._get(answers.Refs, about, _ref("matching-refs", beginning))
+        return {each.ref.removeprefix("refs/heads/"): each.object.sha for each in found.root}
+
     async def commit(self, sha: str) -> Commit:
-        found = await self._get(_Commit, f"the commit {sha} of {self.full_name}", ["git", "commits", sha])
-        return Commit(sha=found.sha, tree=found.tree.sha)
+        found = await self._get(answers.Commit, f"the commit {sha} of {self.full_name}", ["git", "commits", sha])
+        return _commit(found)
 
     async def read_file(self, path: str, ref: str) -> bytes | None:
         """The content of a regular file at a commit, None where nothing has that path. What is no regular file there,
@@ -208,7 +213,7 @@ class Repository:
         if (entry.size or 0) > FILE_LIMIT:
             raise UserError(f"`{path}` in {self.full_name} is larger than {FILE_LIMIT:,} bytes.")
         about = f"the file `{path}` of {self.full_name}"
-        found = await self._get(_File, about, ["contents", *path.split("/")], ref=ref)
+        found = await self._get(answers.File, about, ["contents", *path.split("/")], ref=ref)
         try:
             return base64.b64decode(found.content)
         except (binascii.Error, ValueError) as exc:
@@ -217,7 +222,7 @@ class Repository:
     async def paths(self, ref: str) -> tuple[str, ...]:
         """The paths of all regular files at a commit; of a very large repository, those that GitHub tells at once."""
         about = f"the files of {self.full_name}"
-        found = await self._get(_Tree, about, ["git", "trees", ref], recursive=1)
+        found = await self._get(answers.Tree, about, ["git", "trees", ref], recursive=1)
         return tuple(entry.path for entry in found.tree if entry.mode in _FILES)
 
     async def issue(self, number: int) -> Issue:
@@ -237,11 +242,11 @@ class Repository:
         count = (await self._issue(number)).comments
         page = 1 + max(0, count - COMMENTS_LIMIT) // _PAGE
         last = page + COMMENTS_LIMIT // _PAGE
-        found: list[_Comment] = []
+        found: list[answers.Comment] = []
         while page <= last:
             segments = ("issues", number, "comments")
             part = await self._get(
-                _Comments, f"the comments of {self.full_name}#{number}", segments, per_page=_PAGE, page=page
+                answers.Comments, f"the comments of {self.full_name}#{number}", segments, per_page=_PAGE, page=page
             )
             found += part.root
             if len(part.root) < _PAGE:
@@ -259,7 +264,8 @@ class Repository:
 
     async def create_comment(self, number: int, body: str) -> int:
         segments = ("issues", number, "comments")
-        return (await self._post(_Numbered, f"a comment on {self.full_name}#{number}", segments, {"body": body})).id
+        about = f"a comment on {self.full_name}#{number}"
+        return (await self._post(answers.Numbered, about, segments, {"body": body})).id
 
     async def update_comment(self, comment_id: int, body: str) -> None:
         segments = ("issues", "comments", comment_id)
@@ -288,37 +294,36 @@ class Repository:
 
     async def create_blob(self, content: bytes) -> str:
         body = {"content": base64.b64encode(content).decode(), "encoding": "base64"}
-        return (await self._post(_Object, f"a blob in {self.full_name}", ["git", "blobs"], body)).sha
+        return (await self._post(answers.Object, f"a blob in {self.full_name}", ["git", "blobs"], body)).sha
 
     async def create_tree(self, base_tree: str, entries: Sequence[TreeEntry]) -> str:
         """The tree that `base_tree` becomes with these entries."""
         body = {"base_tree": base_tree, "tree": [_tree_entry(entry) for entry in entries]}
-        return (await self._post(_Object, f"a tree in {self.full_name}", ["git", "trees"], body)).sha
+        return (await self._post(answers.Object, f"a tree in {self.full_name}", ["git", "trees"], body)).sha
 
     async def create_commit(self, message: str, tree: str, parents: Sequence[str]) -> Commit:
         """No author and no committer are given: GitHub then names the App, and signs for it."""
         body = {"message": message, "tree": tree, "parents": list(parents)}
-        made = await self._post(_Commit, f"a commit in {self.full_name}", ["git", "commits"], body)
-        return Commit(sha=made.sha, tree=made.tree.sha)
+        made = await self._post(answers.Commit, f"a commit in {self.full_name}", ["git", "commits"], body)
+        return _commit(made)
 
     async def find_pull(self, head_branch: str) -> Pull | None:
         """The open pull request from that branch of this repository; one from a fork's branch of that name is not."""
         about = f"the pull request of the branch `{head_branch}` in {self.full_name}"
         params = {"state": "open", "head": f"{self._owner}:{head_branch}"}
-        for pull in (await self._get(_Pulls, about, ["pulls"], **params)).root:
+        for pull in (await self._get(answers.Pulls, about, ["pulls"], **params)).root:
             if pull.head.ref == head_branch and pull.head.repo is not None and pull.head.repo == pull.base.repo:
-                return pull.value()
+                return _pull(pull)
         return None
 
     async def pull(self, number: int) -> Pull:
-        return (await self._get(_Pull, f"the pull request {self.full_name}#{number}", ("pulls", number))).value()
+        return _pull(await self._get(answers.Pull, f"the pull request {self.full_name}#{number}", ("pulls", number)))
 
     async def create_pull(self, *, title: str, body: str, head: str, base: str, draft: bool = False) -> Pull:
         """One that is open already for that branch, or a branch without a change, is a 422."""
         asked = {"title": title, "body": body, "head": head, "base": base, "draft": draft}
-        return (
-            await self._post(_Pull, f"a pull request for the branch `{head}` in {self.full_name}", ["pulls"], asked)
-        ).value()
+        about = f"a pull request for the branch `{head}` in {self.full_name}"
+        return _pull(await self._post(answers.Pull, about, ["pulls"], asked))
 
     async def update_pull(self, number: int, *, title: str | None = None, body: str | None = None) -> None:
         """What is None stays as it is."""
@@ -336,22 +341,47 @@ class Repository:
             "POST", f"reviewers of {self.full_name}#{number}", segments, json={"reviewers": list(logins)}
         )
 
-    async def _issue(self, number: int) -> _Issue:
-        return await self._get(_Issue, f"the issue {self.full_name}#{number}", ("issues", number))
+    async def report(self, sha: str, name: str, run: CheckRun) -> None:
+        """The check run of that name and external id on a commit, made or brought up to date. GitHub adds to a run's
+        annotations and never takes one away: those that an earlier call has brought there are not sent again."""
+        about = f"the check `{name}` of {self.full_name}@{sha[:12]}"
+        found = await self._get(
+            answers.CheckRuns, about, ["commits", sha, "check-runs"], check_name=name, filter="all", per_page=_PAGE
+        )
+        mine = [each for each in found.check_runs if each.app is not None and each.app.id == self._app_id]
+        known = next((each for each in mine if each.external_id == run.external_id), None)
+        done = known.output.annotations_count if known else 0
+        batches = [run.annotations[at : at + AT_ONCE] for at in range(done, len(run.annotations), AT_ONCE)] or [()]
+        for batch in batches:
+            output = {"title": run.title, "summary": run.summary, "text": run.text}
+            body = {
+                "external_id": run.external_id,
+                "status": "completed",
+                "conclusion": run.conclusion,
+                "output": {**output, "annotations": [_annotation(each) for each in batch]},
+            }
+            if known is None:
+                body |= {"name": name, "head_sha": sha}
+                known = await self._post(answers.CheckRun, about, ["check-runs"], body)
+            else:
+                await self._call("PATCH", about, ["check-runs", known.id], json=body)
 
-    async def _entry(self, tree: str, name: str) -> _Entry | None:
-        found = await self._get(_Tree, f"the tree {tree} of {self.full_name}", ["git", "trees", tree])
+    async def _issue(self, number: int) -> answers.Issue:
+        return await self._get(answers.Issue, f"the issue {self.full_name}#{number}", ("issues", number))
+
+    async def _entry(self, tree: str, name: str) -> answers.Entry | None:
+        found = await self._get(answers.Tree, f"the tree {tree} of {self.full_name}", ["git", "trees", tree])
         entry = next((entry for entry in found.tree if entry.path == name), None)
         if entry is None and found.truncated:
             raise GitHubError(f"GitHub's answer for the tree {tree} of {self.full_name} is not complete.")
         return entry
 
-    def _no_file(self, path: str, entry: _Entry) -> UserError:
+    def _no_file(self, path: str, entry: answers.Entry) -> UserError:
         kinds = {_FOLDER: "a folder", "120000": "a symbolic link", "160000": "a submodule"}
         kind = kinds.get(entry.mode, "something else")
         return UserError(f"`{path}` in {self.full_name} is {kind}; put a regular file there.")
 
-    async def _comment(self, comment: _Comment) -> IssueComment:
+    async def _comment(self, comment: answers.Comment) -> IssueComment:
         return IssueComment(
             id=comment.id,
             body=comment.body or "",
@@ -361,7 +391,7 @@ class Repository:
             by_this_app=await self._is_ours(comment),
         )
 
-    async def _is_ours(self, comment: _Comment) -> bool:
+    async def _is_ours(self, comment: answers.Comment) -> bool:
         """By the App's id where GitHub says through which App the comment came, for an id outlives a rename; else by
         the App's own account. The id alone would not do: it is also on what a person writes through the App with a
         token of their own."""
@@ -407,131 +437,11 @@ _FILES = ("100644", "100755")
 _FOLDER = "040000"
 
 
-class _Object(Shape):
-    sha: str
-
-
-class _Numbered(Shape):
-    id: int
-
-
-class _User(Shape):
-    id: int
-    login: str
-    type: str = "User"
-
-
-class _Repository(Shape):
-    id: int
-    full_name: str
-    default_branch: str
-    clone_url: str
-    private: bool
-    archived: bool = False
-
-
-class _Permission(Shape):
-    permission: Level
-    role_name: str | None = None
-    user: _User | None = None
-
-
-class _Ref(Shape):
-    object: _Object
-
-
-class _Commit(Shape):
-    sha: str
-    tree: _Object
-
-
-class _Entry(Shape):
-    path: str
-    mode: str
-    sha: str
-    size: int | None = None
-
-
-class _Tree(Shape):
-    tree: list[_Entry]
-    truncated: bool = False
-
-
-class _File(Shape):
-    content: str
-    encoding: Literal["base64"]
-
-
-class _Issue(Shape):
-    number: int
-    title: str
-    body: str | None = None
-    user: _User | None = None
-    state: Literal["open", "closed"]
-    locked: bool = False
-    comments: int
-    updated_at: AwareDatetime
-
-
-def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> datetime | None:
-    if not isinstance(value, str) or "T" not in value:
-        return None  # a number would be read as seconds since 1970
-    try:
-        moment: datetime = read(value)
-    except ValidationError:
-        return None
-    return moment
-
-
-_Instant = Annotated[AwareDatetime | None, WrapValidator(_or_none)]
-
-
-class _Comment(Shape):
-    id: int
-    body: str | None = None
-    user: _User | None = None
-    created_at: _Instant = None
-    updated_at: _Instant = None
-    performed_via_github_app: _Numbered | None = None
-
-
-class _Comments(RootModel[list[_Comment]]):
-    pass
-
-
-class _Side(Shape):
-    ref: str
-    sha: str
-    repo: _Numbered | None = None
-
-
-class _Pull(Shape):
-    number: int
-    html_url: str
-    state: Literal["open", "closed"]
-    head: _Side
-    base: _Side
-
-    def value(self) -> Pull:
-        return Pull(
-            number=self.number,
-            url=self.html_url,
-            head_sha=self.head.sha,
-            head_branch=self.head.ref,
-            base=self.base.ref,
-            state=self.state,
-        )
-
-
-class _Pulls(RootModel[list[_Pull]]):
-    pass
-
-
-def _person(user: _User | None) -> Person:
+def _person(user: answers.User | None) -> Person:
     return Person(id=user.id, login=user.login, is_bot=user.type == "Bot") if user else GHOST
 
 
-def _ref(kind: Literal["ref", "refs"], branch: str) -> list[str]:
+def _ref(kind: Literal["ref", "refs", "matching-refs"], branch: str) -> list[str]:
     return ["git", kind, "heads", *branch.split("/")]
 
 
@@ -540,3 +450,32 @@ def _tree_entry(entry: TreeEntry) -> dict[str, str | None]:
     if entry.content is not None:
         return {**said, "content": entry.content}
     return {**said, "sha": entry.sha}
+
+
+def _pull(found: answers.Pull) -> Pull:
+    return Pull(
+        number=found.number,
+        url=found.html_url,
+        title=found.title,
+        body=found.body or "",
+        is_draft=found.draft,
+        head_sha=found.head.sha,
+        head_branch=found.head.ref,
+        base=found.base.ref,
+        state=found.state,
+    )
+
+
+def _commit(found: answers.Commit) -> Commit:
+    return Commit(sha=found.sha, tree=found.tree.sha, parents=tuple(parent.sha for parent in found.parents))
+
+
+def _annotation(each: Annotation) -> dict[str, str | int]:
+    return {
+        "path": each.path,
+        "start_line": each.start,
+        "end_line": each.end,
+        "annotation_level": each.level,
+        "title": each.title,
+        "message": each.message,
+    }

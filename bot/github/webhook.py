@@ -11,7 +11,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 from bot.domain.cuts import beginning
 from bot.domain.errors import UserError
-from bot.domain.event import Closed, Commented, Event, Ignored, Marked, Person, Repository, Uninstalled
+from bot.domain.event import Closed, Commented, Event, Ignored, Marked, Person, Pushed, Repository, Uninstalled
 
 TITLE_LIMIT = 512
 """Characters kept of a title; GitHub allows 256 today."""
@@ -271,6 +271,16 @@ def _pull_request_closed(event: str, body: bytes) -> Event:
     )
 
 
+def _pull_request_pushed(event: str, body: bytes) -> Event:
+    said = _read(_PullRequests, event, body)
+    return Pushed(
+        installation_id=said.installation.id,
+        repository=said.repository.value(),
+        number=said.pull_request.number,
+        actor=said.sender.person() if said.sender else GHOST,
+    )
+
+
 def _uninstalled(event: str, body: bytes) -> Event:
     said = _read(_Event, event, body)
     return Uninstalled(installation_id=said.installation.id, repository_ids=None)
@@ -288,6 +298,7 @@ _READERS: dict[tuple[str, str], Callable[[str, bytes], Event]] = {
     ("issues", "assigned"): _assigned,
     ("issues", "closed"): _issue_closed,
     ("pull_request", "closed"): _pull_request_closed,
+    ("pull_request", "synchronize"): _pull_request_pushed,
     ("installation", "deleted"): _uninstalled,
     ("installation", "suspend"): _uninstalled,
     ("installation_repositories", "removed"): _repositories_removed,

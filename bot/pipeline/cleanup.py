@@ -1,14 +1,16 @@
-"""After an episode or a task has ended: its end is told, sandboxes are paused or ended."""
+"""After an episode or a task has ended: its end is told where people look, sandboxes are paused or ended."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable
 
 import structlog
 
 from bot.domain.episode import Episode
 from bot.domain.errors import GitHubError, SandboxError
 from bot.domain.task import Lease, Task
+from bot.pipeline import checks, later_commits, talk
 from bot.pipeline import rules as recorded
-from bot.pipeline import talk
 from bot.pipeline.deps import Deps
 
 log = structlog.get_logger()
@@ -20,17 +22,29 @@ async def run(deps: Deps, task_id: str) -> None:
     lease = await deps.store.lease(task_id)  # whatever ran for this task can no longer write
     task = await deps.store.task(task_id)
     episode = await deps.store.last_episode(task_id)
-    untold: GitHubError | None = None
-    try:
-        await talk.tell(deps, task, episode)
-    except GitHubError as exc:
-        untold = exc
+    untold = [
+        error
+        for error in (
+            await _tried(talk.tell(deps, task, episode)),
+            await _tried(checks.report(deps, task, episode)),
+            await _tried(later_commits.look(deps, task_id)),
+        )
+        if error is not None
+    ]
     await _put_away(deps, lease, task, episode)
-    if untold is not None and untold.retryable:
-        raise untold
-    if untold is not None:
+    for error in untold:
+        if error.retryable:
+            raise error
         # The App may have been removed, or the issue deleted; there is nobody left to tell.
-        log.warning("the end of an episode could not be told", task=task.id, reason=str(untold))
+        log.warning("the end of an episode could not be told", task=task.id, reason=str(error))
+
+
+async def _tried(telling: Awaitable[None]) -> GitHubError | None:
+    try:
+        await telling
+    except GitHubError as exc:
+        return exc
+    return None
 
 
 async def _put_away(deps: Deps, lease: Lease, task: Task, episode: Episode) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from bot.db.store import Store
+from bot.domain.attestation import Signer
 from bot.domain.config import Ceilings
 from bot.domain.redaction import Redactor
 from bot.engine.protocol import Engine
@@ -25,6 +26,7 @@ class Deps:
     github: App
     model: Callable[[str | None], Model]
     redactor: Redactor
+    signer: Signer
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
     image: str

@@ -25,8 +25,9 @@ from bot.pipeline import audit, briefing, talk
 from bot.pipeline import rules as recorded
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end, refuse
+from bot.pipeline.grounds import Candidate
+from bot.pipeline.runs import inspect
 from bot.pipeline.setup import detected
-from bot.pipeline.verify import Candidate, inspect
 from bot.sandbox import workspace
 from bot.sandbox.protocol import Sandbox
 from bot.sandbox.workspace import PatchRefused
@@ -267,7 +268,7 @@ async def _looked_at(deps: Deps, task: Task, rules: Config, sandbox: Sandbox, pa
     """What the patch gate says already here, by what this sandbox says of the base: for the model to mend it at once.
     Verification asks again where nothing can have touched the base."""
     redact = deps.redactor.redact
-    candidate = Candidate(origin=None, base=task.base_sha, patch=patch, rules=rules, redact=redact)
+    candidate = Candidate(base=task.base_sha, patch=patch, rules=rules, redact=redact)
     try:
         return await inspect(sandbox, candidate, await workspace.listing(sandbox, task.base_sha))
     except (InfraError, ValueError, TypeError, AttributeError, RecursionError) as exc:

@@ -14,10 +14,10 @@ from bot.domain.command import Approve, Ask, Command, Fix, Help, Plan, ShowConfi
 from bot.domain.config import Config, ConfigError
 from bot.domain.episode import Code
 from bot.domain.errors import GitHubError, UserError
-from bot.domain.event import Closed, Commented, Ignored, Marked, Trigger, Uninstalled
+from bot.domain.event import Closed, Commented, Ignored, Marked, Pushed, Trigger, Uninstalled
 from bot.domain.task import Decision, Request, Task, Trusted, close, decide
 from bot.github.client import NOBODY, Permission, Repository
-from bot.pipeline import audit, talk
+from bot.pipeline import audit, later_commits, talk
 from bot.pipeline.deps import Deps
 
 CONFIG_PATH = ".github/coder.yml"
@@ -36,6 +36,8 @@ async def run(deps: Deps, guid: str) -> None:
             await _trigger(deps, delivery, event)
         case Closed() as event:
             await _close(deps, delivery, event, event.repository.id, event.number)
+        case Pushed() as event:
+            await _pushed(deps, delivery, event)
         case Uninstalled() as event:
             for task in await deps.store.open_tasks_of(event.installation_id, event.repository_ids):
                 await _end(deps, task, event)
@@ -63,6 +65,8 @@ async def _trigger(deps: Deps, delivery: Delivery, event: Trigger) -> None:
         concluded = await deps.store.delivery(delivery.guid)
         assert concluded is not None
         await _show(deps, concluded, event, repository)
+    if event.is_pull_request and concluded.task_id is not None:
+        await later_commits.look(deps, concluded.task_id)
 
 
 def _final(event: Trigger) -> str | None:
@@ -313,6 +317,21 @@ async def _close(deps: Deps, delivery: Delivery, event: Closed, repository_id: i
         now=deps.clock(),
     )
     await _follow(deps, decision)
+
+
+async def _pushed(deps: Deps, delivery: Delivery, event: Pushed) -> None:
+    """Our own pushes are seen as well, by when it is known that they were ours."""
+    await deps.store.decide(
+        delivery.guid,
+        lambda task, last: Decision(),
+        repository_id=event.repository.id,
+        number=event.number,
+        comment_id=None,
+        now=deps.clock(),
+    )
+    concluded = await deps.store.delivery(delivery.guid)
+    if concluded is not None and concluded.task_id is not None:
+        await later_commits.look(deps, concluded.task_id)
 
 
 async def _end(deps: Deps, task: Task, event: Uninstalled) -> None:

@@ -30,10 +30,12 @@ def spec(
     *,
     lifetime_s: int | None = None,
     snapshot: str | None = None,
+    run: str | None = None,
 ) -> SandboxSpec:
-    """What a repository's rules ask of a sandbox, within the operator's ceilings (which were checked at intake)."""
+    """What a repository's rules ask of a sandbox, within the operator's ceilings (which were checked at intake);
+    `run` tells several of one kind apart."""
     return SandboxSpec(
-        name=f"{lease.task_id}-{kind}",
+        name="-".join(filter(None, (lease.task_id, kind, run))),
         kind=kind,
         task=lease.task_id,
         image=image(deps, rules),

@@ -7,7 +7,7 @@ nothing."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -20,9 +20,11 @@ from bot.domain.config import Config
 from bot.domain.detect import Detected
 from bot.domain.episode import Episode
 from bot.domain.errors import GitHubError, InfraError, LeaseLost, SandboxError
+from bot.domain.receipt import Snapshot
 from bot.domain.task import Lease, Task
 from bot.domain.tree import TreeEntry
 from bot.pipeline.deps import Deps
+from bot.pipeline.grounds import Base, Maker
 from bot.pipeline.setup import image, set_up, spec
 from bot.sandbox import workspace
 from bot.sandbox.pool import PoolFull
@@ -47,8 +49,9 @@ class Job:
     episode: Episode
     rules: Config
 
-    def record(self, kind: Kind, **more: Any) -> SandboxRecord:
-        name = f"{self.task.id}-{kind}"
+    def record(self, kind: Kind, *, run: str | None = None, **more: Any) -> SandboxRecord:
+        """`run` tells several of one kind apart."""
+        name = "-".join(filter(None, (self.task.id, kind, run)))
         return SandboxRecord(name=name, task_id=self.task.id, kind=kind, provider=self.deps.provider.name, **more)
 
 
@@ -86,7 +89,14 @@ async def work(job: Job) -> Start | None:
         return await _or_none(job, snapshot, create(job, "work", snapshot))
 
     async def moved() -> Start | None:
-        fetched, start = await _both(job, snapshot, "work", task.base_sha, full=False)
+        fetched, start = await _both(
+            job,
+            snapshot,
+            task.base_sha,
+            lambda: create(job, "work", snapshot),
+            lambda made: end(job, made),
+            full=False,
+        )
         try:
             if fetched.key != snapshot.key:
                 log.info("set-up has changed since the snapshot", task=task.id, snapshot=snapshot.id)
@@ -103,27 +113,71 @@ async def work(job: Job) -> Start | None:
     return await _or_none(job, snapshot, moved())
 
 
-async def verification(job: Job, snapshot_id: str, base: str) -> tuple[Start, Fetched] | None:
-    """A sandbox on the snapshot that the work began with, its git directory made anew and holding nothing but `base`;
-    the work tree is still the snapshot's. None as for `work`, and where today's rules would set up otherwise."""
-    snapshot = next((each for each in await job.deps.store.snapshots() if each.id == snapshot_id), None)
-    if not job.deps.snapshot_disk or snapshot is None:
+class Renewed:
+    """A ground for verification: sandboxes on the snapshot that the work began with, their git directory made anew
+    and holding nothing but the base; the work tree is still the snapshot's."""
+
+    def __init__(self, maker: Maker, snapshot: SnapshotRecord, fetched: Fetched, base: str, first: Sandbox):
+        self.snapshot = Snapshot(id=snapshot.id, commit=snapshot.commit)
+        self._maker = maker
+        self._fetched = fetched
+        self._base = base
+        self._first: Sandbox | None = first
+
+    async def open(self, name: str) -> Sandbox:
+        if self._first is not None:
+            sandbox, self._first = self._first, None
+            return sandbox
+        sandbox = await self._maker.start(name, self.snapshot.id)
+        try:
+            await self.renew(sandbox)
+        except BaseException:
+            await self._maker.end(sandbox)
+            raise
+        return sandbox
+
+    async def renew(self, sandbox: Sandbox) -> None:
+        await workspace.renew(sandbox, self._fetched.pack, self._fetched.old, self._base)
+
+    async def aclose(self) -> None:
+        if self._first is not None:
+            await self._maker.end(self._first)
+
+
+async def verification(job: Job, maker: Maker, snapshot_id: str, base: str) -> Base | None:
+    """The base on the snapshot that the work began with. None as for `work`, and where today's rules would set up
+    otherwise."""
+    deps = job.deps
+    snapshot = next((each for each in await deps.store.snapshots() if each.id == snapshot_id), None)
+    if not deps.snapshot_disk or snapshot is None:
         return None
-    if snapshot.image_id != await job.deps.provider.image_id(image(job.deps, job.rules)):
+    if snapshot.image_id != await deps.provider.image_id(image(deps, job.rules)):
         return None  # the image's name stands for another one by now
 
-    async def renewed() -> tuple[Start, Fetched] | None:
-        fetched, start = await _both(job, snapshot, "verify", base, full=True)
+    async def start() -> Sandbox:
+        try:
+            sandbox = await maker.start("candidate", snapshot.id)
+        except SandboxError as exc:
+            if exc.reason == "gone":
+                await deps.store.forget_snapshot(snapshot.id)
+            raise
+        await deps.store.use_snapshot(snapshot.id, deps.clock())
+        return sandbox
+
+    async def renewed() -> Base | None:
+        fetched, first = await _both(job, snapshot, base, start, maker.end, full=True)
         try:
             if fetched.key != snapshot.key:
                 log.info("set-up has changed since the snapshot", task=job.task.id, snapshot=snapshot.id)
-                await end(job, start)
+                await maker.end(first)
                 return None
-            await workspace.renew(start.sandbox, fetched.pack, fetched.old, base)
+            ground = Renewed(maker, snapshot, fetched, base, first)
+            await ground.renew(first)
         except BaseException:
-            await end(job, start)
+            await maker.end(first)
             raise
-        return start, fetched
+        lines, checks, _ = detect.applied(job.rules, fetched.detected)
+        return Base(files=fetched.files, checks=checks, setup=lines, ground=ground)
 
     return await _or_none(job, snapshot, renewed())
 
@@ -224,9 +278,17 @@ async def end(job: Job, start: Start) -> None:
     await job.deps.provider.kill(start.sandbox.id)
 
 
-async def _both(job: Job, snapshot: SnapshotRecord, kind: Kind, commit: str, *, full: bool) -> tuple[Fetched, Start]:
+async def _both(
+    job: Job,
+    snapshot: SnapshotRecord,
+    commit: str,
+    start: Callable[[], Coroutine[Any, Any, T]],
+    undo: Callable[[T], Awaitable[None]],
+    *,
+    full: bool,
+) -> tuple[Fetched, T]:
     """The commit and a sandbox on the snapshot: made side by side, or in turn where there is no room for both."""
-    making = asyncio.create_task(create(job, kind, snapshot))
+    making = asyncio.create_task(start())
     try:
         fetched = await _fetch(job, snapshot, commit, full=full)
         return fetched, await making
@@ -234,11 +296,11 @@ async def _both(job: Job, snapshot: SnapshotRecord, kind: Kind, commit: str, *, 
         if isinstance(exc, asyncio.CancelledError):
             making.cancel()
         [made] = await asyncio.gather(making, return_exceptions=True)
-        if isinstance(made, Start):
-            await end(job, made)
+        if not isinstance(made, BaseException):
+            await undo(made)
         if not isinstance(exc, PoolFull):
             raise
-    return await _fetch(job, snapshot, commit, full=full), await create(job, kind, snapshot)
+    return await _fetch(job, snapshot, commit, full=full), await start()
 
 
 async def _fetch(job: Job, snapshot: SnapshotRecord, commit: str, *, full: bool) -> Fetched:

@@ -121,14 +121,15 @@ async def check_out(sandbox: Sandbox, commit: str) -> None:
         raise InfraError(f"The commit {commit} could not be checked out.")
 
 
-async def check_out_exactly(sandbox: Sandbox, tree: str, files: Sequence[TreeEntry]) -> None:
+async def check_out_exactly(sandbox: Sandbox, tree: str, files: Sequence[TreeEntry]) -> tuple[str, ...]:
     """Puts a tree's files there byte for byte, whatever attributes say, and proves by hashing them again that they
-    are these `files`: what git here takes the tree for does not count."""
+    are these `files`: what git here takes the tree for does not count. Gives those that were otherwise before."""
     lines = (f"{entry.mode} {entry.sha}\t{entry.path}" for entry in files if entry.type == "blob")
     proof = "\0".join(lines).encode("utf-8", "surrogateescape")
     result = await _python(sandbox, "checkout", REPO, tree, stdin=proof)
     if not result.ok:
         raise InfraError(f"The tree {tree} could not be checked out exactly: {tail(result, 200)}")
+    return tuple(name.decode("utf-8", "surrogateescape") for name in result.stdout.split(b"\0")[:-1])
 
 
 async def listing(sandbox: Sandbox, commit: str) -> tuple[TreeEntry, ...]:
@@ -141,16 +142,22 @@ async def listing(sandbox: Sandbox, commit: str) -> tuple[TreeEntry, ...]:
     return parse_ls_tree(await sandbox.read(f"{SCRATCH}/listing", max_bytes=LISTING_LIMIT))
 
 
-async def texts(sandbox: Sandbox, blobs: Mapping[str, str]) -> dict[str, str]:
-    """The content of blobs (name → id) as text, read from git's objects; one that is too large is left out."""
+async def contents(sandbox: Sandbox, blobs: Mapping[str, str]) -> dict[str, bytes]:
+    """The content of blobs (name → id), read from git's objects; one that is larger than 256 KiB is left out."""
     out = f"{SCRATCH}/texts.json"
     await sandbox.write(out, b"")
     asked = json.dumps(dict(blobs)).encode()
     result = await _python(sandbox, "texts", REPO, str(MANIFEST_LIMIT), out, stdin=asked)
     if not result.ok:
-        raise InfraError("git could not read the manifests.")
+        raise InfraError("git could not read files of the repository.")
     found = json.loads(await sandbox.read(out, max_bytes=2 * MANIFEST_LIMIT * (len(blobs) + 1)))
-    return {name: base64.b64decode(content).decode("utf-8", "replace") for name, content in found.items()}
+    return {name: base64.b64decode(content) for name, content in found.items()}
+
+
+async def texts(sandbox: Sandbox, blobs: Mapping[str, str]) -> dict[str, str]:
+    """The same as text."""
+    found = await contents(sandbox, blobs)
+    return {name: content.decode("utf-8", "replace") for name, content in found.items()}
 
 
 async def pack(sandbox: Sandbox, commit: str, *, without: str | None = None) -> bytes:

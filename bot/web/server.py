@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 from fastapi import FastAPI, Header, Request
@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 
 from bot.db.store import Store
 from bot.github import webhook
+from bot.web import keys as key_page
 
 MAX_BODY = 25 * 1024 * 1024
 """GitHub sends no payload above 25 MB."""
@@ -26,9 +27,10 @@ def create(
     wake: Callable[[], None],
     ready: Callable[[], Awaitable[str | None]],
     clock: Callable[[], datetime],
+    keys: Callable[[], Mapping[str, Any]] | None = None,
 ) -> FastAPI:
-    """The application. `ready` says what is missing, or None; an empty secret is a ValueError, for it would let
-    everybody in."""
+    """The application. `ready` says what is missing, or None; `keys` are the public keys to publish, if any; an empty
+    secret is a ValueError, for it would let everybody in."""
     if not secret:
         raise ValueError("the webhook secret is empty")
     app = FastAPI(title="coder-bot", docs_url=None, redoc_url=None, openapi_url=None)
@@ -69,6 +71,8 @@ def create(
         missing = await ready()
         return _said(503, missing) if missing else _said(200, "ok")
 
+    if keys is not None:
+        key_page.publish(app, keys)
     return app
 
 

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from bot.domain.briefing import Speaker
+from bot.domain.check_run import Annotation, CheckRun
 from bot.domain.errors import GitHubError, UserError
 from bot.domain.event import Person
 from bot.github.auth import App
@@ -551,6 +552,17 @@ async def test_a_branch_is_found_with_its_tree_or_is_none(app: App, github: GitH
             await repository.head("coder")
 
 
+async def test_branches_are_found_by_how_their_names_begin(app: App, github: GitHub) -> None:
+    found = [
+        {"ref": "refs/heads/coder/issue-3", "object": {"sha": A}},
+        {"ref": "refs/heads/coder/issue-31", "object": {"sha": B}},
+    ]
+    github.on("GET", f"{REPO}/git/matching-refs/heads/coder/issue-3", ok(found), ok([]))
+    async with opened(app) as repository:
+        assert await repository.branches("coder/issue-3") == {"coder/issue-3": A, "coder/issue-31": B}
+        assert await repository.branches("coder/issue-3") == {}
+
+
 def tree(*entries: tuple[str, str, str], truncated: bool = False) -> httpx.Response:
     listed = [{"path": path, "mode": mode, "sha": sha, "size": 12} for path, mode, sha in entries]
     return ok({"sha": T, "tree": listed, "truncated": truncated})
@@ -750,7 +762,8 @@ async def test_comments_and_reactions_are_written(app: App, github: GitHub) -> N
 async def test_a_change_is_built_from_objects_and_the_commit_names_nobody(app: App, github: GitHub) -> None:
     blob = github.on("POST", f"{REPO}/git/blobs", ok({"sha": B}, 201))
     made = github.on("POST", f"{REPO}/git/trees", ok({"sha": T}, 201))
-    commit = github.on("POST", f"{REPO}/git/commits", ok({"sha": C, "tree": {"sha": T}}, 201))
+    answer = {"sha": C, "tree": {"sha": T}, "parents": [{"sha": A}]}
+    commit = github.on("POST", f"{REPO}/git/commits", ok(answer, 201))
     branch = github.on("POST", f"{REPO}/git/refs", ok({}, 201))
     async with opened(app) as repository:
         assert await repository.create_blob(b"\0\xff") == B
@@ -760,7 +773,7 @@ async def test_a_change_is_built_from_objects_and_the_commit_names_nobody(app: A
             TreeEntry(path="gone", mode=None),
         ]
         assert await repository.create_tree(A, entries) == T
-        assert await repository.create_commit("Fix it", T, [A]) == Commit(sha=C, tree=T)
+        assert await repository.create_commit("Fix it", T, [A]) == Commit(sha=C, tree=T, parents=(A,))
         await repository.create_branch("coder/issue-3", C)
     assert sent(blob) == {"content": base64.b64encode(b"\0\xff").decode(), "encoding": "base64"}
     assert sent(made) == {
@@ -797,6 +810,9 @@ def pull(number: int, branch: str, repo: int | None) -> dict[str, Any]:
     return {
         "number": number,
         "html_url": f"https://github.test/octo/sample/pull/{number}",
+        "title": "Fix it",
+        "body": None,
+        "draft": True,
         "state": "open",
         "head": {"ref": branch, "sha": A, "repo": {"id": repo} if repo else None},
         "base": {"ref": "main", "sha": B, "repo": {"id": 7}},
@@ -806,6 +822,9 @@ def pull(number: int, branch: str, repo: int | None) -> dict[str, Any]:
 MINE = Pull(
     number=6,
     url="https://github.test/octo/sample/pull/6",
+    title="Fix it",
+    body="",
+    is_draft=True,
     head_sha=A,
     head_branch="coder/issue-3",
     base="main",
@@ -842,3 +861,64 @@ async def test_a_pull_request_is_opened_and_kept_up_to_date(app: App, github: Gi
     assert sent(made) == {"title": "t", "body": "b", "head": "coder/issue-3", "base": "main", "draft": False}
     assert sent(edited) == {"body": "c"}
     assert (sent(labelled), sent(asked)) == ({"labels": ["coder"]}, {"reviewers": ["anna"]})
+
+
+def reported(*annotations: Annotation) -> CheckRun:
+    return CheckRun(
+        external_id="t/1/x",
+        conclusion="failure",
+        title="Unverified",
+        summary="s",
+        text="t",
+        annotations=annotations,
+    )
+
+
+def word(line: int) -> Annotation:
+    return Annotation(path="a.py", start=line, end=line + 1, level="warning", title="w", message="m")
+
+
+def known(number: int, name: str, count: int, app: int = APP_ID) -> dict[str, Any]:
+    return {"id": number, "external_id": name, "output": {"annotations_count": count}, "app": {"id": app}}
+
+
+async def test_a_check_run_is_made_with_its_annotations_fifty_at_a_time(app: App, github: GitHub) -> None:
+    theirs = [known(1, "t/1/x", 0, app=APP_ID + 1), known(2, "t/0/y", 0)]
+    listed = github.on("GET", f"{REPO}/commits/{A}/check-runs", ok({"check_runs": theirs}))
+    made = github.on("POST", f"{REPO}/check-runs", ok(known(9, "t/1/x", 50), 201))
+    more = github.on("PATCH", f"{REPO}/check-runs/9", ok({}), ok({}))
+    async with opened(app) as repository:
+        await repository.report(A, "coder", reported(*map(word, range(1, 121))))
+    assert dict(listed.calls[0].request.url.params) == {"check_name": "coder", "filter": "all", "per_page": "100"}
+    bodies = [json.loads(call.request.content) for route in (made, more) for call in route.calls]
+    assert [len(body["output"]["annotations"]) for body in bodies] == [50, 50, 20]
+    lines = [each["start_line"] for body in bodies for each in body["output"]["annotations"]]
+    assert lines == list(range(1, 121))
+    first = bodies[0]["output"].pop("annotations")[0]
+    assert first == {
+        "path": "a.py",
+        "start_line": 1,
+        "end_line": 2,
+        "annotation_level": "warning",
+        "title": "w",
+        "message": "m",
+    }
+    assert bodies[0] == {
+        "name": "coder",
+        "head_sha": A,
+        "external_id": "t/1/x",
+        "status": "completed",
+        "conclusion": "failure",
+        "output": {"title": "Unverified", "summary": "s", "text": "t"},
+    }
+
+
+@pytest.mark.parametrize(("there", "sent_anew"), [(0, 3), (2, 1), (3, 0)])
+async def test_a_check_run_that_is_there_is_brought_up_to_date(
+    app: App, github: GitHub, there: int, sent_anew: int
+) -> None:
+    github.on("GET", f"{REPO}/commits/{A}/check-runs", ok({"check_runs": [known(9, "t/1/x", there)]}))
+    edited = github.on("PATCH", f"{REPO}/check-runs/9", ok({}))
+    async with opened(app) as repository:
+        await repository.report(A, "coder", reported(word(1), word(2), word(3)))
+    assert len(sent(edited)["output"]["annotations"]) == sent_anew

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.demo import contract, sample
-from bot.demo.github import MANIFEST, LocalGitHub, serving
+from bot.demo.github import LocalGitHub, serving
 from bot.demo.rest import OPERATIONS
 from bot.domain.errors import UserError
 
@@ -79,8 +79,7 @@ def clock() -> Clock:
 @pytest.fixture
 async def github(tmp_path: Path, clock: Clock) -> AsyncIterator[LocalGitHub]:
     """With one repository; what both sides said must fit GitHub's own description in the end."""
-    permissions = {**MANIFEST, "checks": "write"}
-    async with LocalGitHub(tmp_path / "github", clock=clock, permissions=permissions) as github:
+    async with LocalGitHub(tmp_path / "github", clock=clock) as github:
         await github.create_repository(NAME, FILES)
         yield github
     assert github.violations == []
@@ -670,13 +669,71 @@ async def test_check_runs_are_reported_and_listed(github: LocalGitHub, tmp_path:
     head = github.branches(NAME)["main"]
     async with client(github) as asks:
         run = await asks("POST", "/check-runs", {"name": "coder", "head_sha": head, "status": "in_progress"}, 201)
-        output = {"title": "Passed", "summary": "6 passed"}
+        word = {"path": "a.py", "start_line": 1, "end_line": 1, "annotation_level": "notice", "message": "m"}
+        output = {"title": "Passed", "summary": "6 passed", "annotations": [word]}
+        await asks("PATCH", f"/check-runs/{run['id']}", {"conclusion": "success", "output": output})
         await asks("PATCH", f"/check-runs/{run['id']}", {"conclusion": "success", "output": output})
         listed = await asks("GET", "/commits/main/check-runs", check_name="coder")
         assert listed["total_count"] == 1
         [found] = listed["check_runs"]
         assert (found["status"], found["conclusion"], found["output"]["title"]) == ("completed", "success", "Passed")
+        assert found["output"]["annotations_count"] == 2  # they are added, never replaced
+        [kept] = github.check_runs(NAME, head)
+        assert kept.annotations == [word, word]
         await asks("POST", "/check-runs", {"name": "coder", "head_sha": "0" * 40}, 422)
+
+
+async def test_check_runs_need_their_permission(github: LocalGitHub) -> None:
+    head = github.branches(NAME)["main"]
+    body = {"name": "coder", "head_sha": head}
+    refused = await call(github, "POST", f"{REPO}/check-runs", body, credential=await token(github, contents="write"))
+    assert refused.status_code == 403
+    assert github.check_runs(NAME, head) == []
+
+
+async def test_refs_are_listed_by_how_they_begin(github: LocalGitHub) -> None:
+    head = github.branches(NAME)["main"]
+    for name in ("coder", "coder-2"):
+        await github.create_branch(NAME, name, head)
+    async with client(github) as asks:
+        listed = await asks("GET", "/git/matching-refs/heads/coder")
+        assert [each["ref"] for each in listed] == ["refs/heads/coder", "refs/heads/coder-2"]
+        assert await asks("GET", "/git/matching-refs/heads/other") == []
+
+
+async def test_a_rule_keeps_the_app_from_a_branch_and_people_not(github: LocalGitHub) -> None:
+    head = github.branches(NAME)["main"]
+    github.protect(NAME, "coder/*")
+    async with client(github) as asks:
+        refused = await asks("POST", "/git/refs", {"ref": "refs/heads/coder/a", "sha": head}, 422)
+        assert "rule violations" in refused["message"]
+        await asks("POST", "/git/refs", {"ref": "refs/heads/other", "sha": head}, 201)
+    await github.commit(NAME, "coder/a", {"a.txt": b"a"}, author="anna")
+    assert "coder/a" in github.branches(NAME)
+
+
+async def test_a_push_to_a_pull_request_is_told(github: LocalGitHub, receiver: Receiver) -> None:
+    async with client(github) as asks:
+        first = await github.commit(NAME, "fix", {"a.txt": b"a"}, author="anna")
+        await asks("POST", "/pulls", {"title": "Fix", "head": "fix", "base": "main"}, 201)
+    second = await github.commit(NAME, "fix", {"a.txt": b"b"}, author="anna")
+    await github.settled()
+    [told] = [each.payload for each in github.deliveries if each.action == "synchronize"]
+    assert (told["before"], told["after"], told["sender"]["login"]) == (first, second, "anna")
+    assert told["pull_request"]["head"]["sha"] == second
+
+
+async def test_a_name_that_is_not_utf8_is_listed_with_what_json_can_say_of_it(github: LocalGitHub) -> None:
+    path = github.path(NAME)
+
+    def git(*words: str, stdin: bytes = b"") -> str:
+        return subprocess.run(["git", *words], cwd=path, input=stdin, capture_output=True, check=True).stdout.decode()
+
+    blob = git("hash-object", "-w", "--stdin", stdin=b"x").strip()
+    tree = git("mktree", "-z", stdin=b"100644 blob %s\tcaf\xe9.txt\0" % blob.encode()).strip()
+    async with client(github) as asks:
+        listed = await asks("GET", f"/git/trees/{tree}")
+    assert [entry["path"] for entry in listed["tree"]] == ["caf\N{REPLACEMENT CHARACTER}.txt"]
 
 
 # Git over HTTP

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bot.domain.event import Closed, Commented, Ignored, Marked, Person, Repository, Uninstalled
+from bot.domain.event import Closed, Commented, Ignored, Marked, Person, Pushed, Repository, Uninstalled
 from bot.github.webhook import GHOST, TITLE_LIMIT, Malformed, parse, verify
 
 SECRET = "a secret made up here"
@@ -405,6 +405,7 @@ def test_every_example_is_understood_and_those_we_use_are_not_ignored() -> None:
         ("issues", "labeled"): Marked,
         ("issues", "assigned"): Marked,
         ("pull_request", "closed"): Closed,
+        ("pull_request", "synchronize"): Pushed,
         ("installation", "deleted"): Uninstalled,
         ("installation", "suspend"): Uninstalled,
         ("installation_repositories", "removed"): Uninstalled,

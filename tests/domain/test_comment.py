@@ -9,13 +9,14 @@ import pytest
 
 from bot.domain import comment
 from bot.domain.budget import Spend
-from bot.domain.comment import Diff
+from bot.domain.comment import Diff, Unpublished
 from bot.domain.episode import Code
 from bot.domain.gate import Finding
 from bot.domain.task import State
 from tests.domain.test_task import in_state, started
 
 RECEIPT = {
+    # As the first version had it.
     "verdict": "Passed",
     "reasons": ["3 tests passed in `tests`."],
     "tree": "t" * 40,
@@ -86,13 +87,57 @@ def test_a_published_task_names_its_pull_request() -> None:
 def test_every_end_says_why_and_what_to_do_next(code: Code) -> None:
     episode = replace(started()[1], code=code, detail="It broke.\nline one\nline two", summary="What I saw.")
     text = comment.status(in_state(State.WAITING), episode, SPENT, None)
-    assert "working" not in text.lower()
+    assert "- [ ] working" not in text
     assert "/coder" in text
+    _, _, steps = text.partition("What you can do next:\n")
+    assert [line[:2] for line in steps.splitlines() if line.startswith("-")] == ["- ", "- "]
     if code is Code.ANSWERED:
         assert "What I saw." in text
     else:
         assert "It broke." in text
         assert "line two" in text
+
+
+def test_an_end_that_the_receipt_explains_is_not_explained_twice() -> None:
+    receipt = {**RECEIPT, "verdict": "Failed", "reasons": ["`tests` failed.", "`slow` is slow."]}
+    failed = replace(started()[1], code=Code.CHECKS_FAILED, attempts=2, detail="`tests` failed. `slow` is slow.")
+    text = comment.status(in_state(State.WAITING), failed, SPENT, receipt)
+    assert text.startswith("😕 No pull request (CHECKS_FAILED). The receipt says why.\n")
+    assert text.count("`slow` is slow.") == 1
+    other = comment.status(in_state(State.WAITING), replace(failed, detail="Another."), SPENT, receipt)
+    assert other.startswith("😕 No pull request (CHECKS_FAILED). Another.\n")
+
+
+def test_what_was_not_published_is_shown_with_what_failed() -> None:
+    failed = replace(started()[1], code=Code.CHECKS_FAILED, detail="No.")
+    diff = Diff(text="-a\n+```\n+</details>", files=2, left_out="1 of 2 files are whole")
+    left = Unpublished(outputs={"`tests` (exit code 1)": "E  assert 1 == 2"}, diff=diff)
+    text = comment.status(in_state(State.WAITING), failed, SPENT, None, (), left)
+    assert "<summary>The end of the output of `tests` (exit code 1)</summary>\n\n```\nE  assert 1 == 2\n```" in text
+    assert "<summary>The change: 2 files</summary>\n\n````diff\n-a\n+```\n+</details>\n````\n\n</details>" in text
+    assert "Too long to be shown whole here: 1 of 2 files are whole. All of it is kept for `/coder retry`." in text
+    assert "$0.26" in text
+    whole = Unpublished(outputs={}, diff=replace(diff, left_out=""))
+    assert "Too long" not in comment.status(in_state(State.WAITING), failed, SPENT, None, (), whole)
+    kept = Unpublished(outputs={}, diff=None, kept="It is kept.")
+    text = comment.status(in_state(State.WAITING), failed, SPENT, None, (), kept)
+    assert "\n\nIt is kept.\n\n" in text
+    assert "<details>" not in text
+
+
+def test_a_draft_is_told_as_one() -> None:
+    task = replace(in_state(State.IN_REVIEW), pull_request=9)
+    receipt = {**RECEIPT, "verdict": "Unverified", "draft": True}
+    text = comment.status(task, replace(started()[1], code=Code.UNVERIFIED, attempts=1), SPENT, receipt)
+    assert text.startswith("📝 Unverified: #9 is a draft that says why.\n")
+    assert "- [ ] verified in a fresh sandbox" in text
+    assert "- [x] pull request" in text
+    assert "What you can do next" not in text
+    waiting = comment.status(in_state(State.AWAITING_APPROVAL), replace(started()[1], attempts=1), SPENT, receipt)
+    assert waiting.startswith("✋ Unverified, to be a draft. `/coder approve`")
+    shown = comment.approval(task, started()[1], {**receipt, "flags": [{"text": "`a`: odd"}]}, Diff(text="", files=1))
+    assert shown.startswith("✋ **Unverified, to be published as a draft, and waiting for approval.**")
+    assert "- `a`: odd" in shown
 
 
 def test_a_stop_looks_different_from_a_failure() -> None:
@@ -115,20 +160,6 @@ def test_a_task_in_review_whose_last_episode_failed_says_so() -> None:
     assert "CHECKS_FAILED" in text
 
 
-def test_the_pull_request_links_its_issue_once_and_shows_the_receipt() -> None:
-    task, episode = started()
-    episode = replace(episode, title="Mend the gap", summary="It closes #4 and greets @bob.")
-    body = comment.pull_request_body(task, episode, RECEIPT)
-    assert body.startswith("Fixes #3\n")
-    assert "closes #4" not in body
-    assert "@bob" not in body
-    assert "exit code" in body
-    assert comment.pull_request_title(task, episode) == "Mend the gap"
-    assert comment.pull_request_title(task, started()[1]) == "Fix #3: It breaks"
-    assert "See the issue." in comment.pull_request_body(task, started()[1], {**RECEIPT, "checks": []})
-    assert comment.commit_message(task, episode).startswith("Mend the gap\n\n")
-
-
 def test_answers_and_refusals_carry_their_marker() -> None:
     assert comment.answer("guid-1", "Hello.").endswith(comment.answer_marker("guid-1"))
     assert "@bob" in comment.refusal("bob", "write")
@@ -144,18 +175,6 @@ def test_feedback_shows_the_failing_output_as_it_is() -> None:
 REFUSED = Finding(
     action="refuse", kind="secret", path="a@b.txt", line=3, said="adds what looks like a secret (a key)"
 )
-
-
-def test_what_the_gate_names_stands_on_top_of_the_pull_request() -> None:
-    task, episode = started()
-    episode = replace(episode, summary="Why it broke.", approved_by="bob")
-    body = comment.pull_request_body(task, episode, {**RECEIPT, "findings": [REFUSED.to_dict()]})
-    top, _, rest = body.partition("Why it broke.")
-    assert top.startswith("Fixes #3\n\n**Mind these:**\n\n- `a@")
-    assert "line 3 adds what looks like a secret" in top
-    assert "Approved for publishing by bob." in top
-    assert "Receipt: Passed" in rest
-    assert "Mind these" not in comment.pull_request_body(task, episode, {**RECEIPT, "findings": []})
 
 
 def test_a_refusal_is_known_again_by_what_the_model_was_told() -> None:
@@ -187,7 +206,7 @@ def test_what_waits_for_approval_is_shown_with_its_receipt() -> None:
     assert "2 files" in long
     assert len(long) < 65_536
     cut = comment.approval(task, episode, RECEIPT, Diff(text="+x", files=2, left_out="1 of 2 files are whole"))
-    assert "Too long to be shown whole here: 1 of 2 files are whole." in cut
+    assert "Too long to be shown whole here: 1 of 2 files are whole; look at the rest before you approve it." in cut
 
 
 def test_a_result_that_github_refused_can_be_approved_again() -> None:

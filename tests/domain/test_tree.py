@@ -12,7 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.domain.patch import Change, Mode, Patch
-from bot.domain.tree import INLINE_LIMIT, Entry, TreeEntry, blob_id, parse_ls_tree, publishable, tree_id
+from bot.domain.tree import (
+    CALL_BYTES,
+    CALL_ENTRIES,
+    INLINE_LIMIT,
+    Entry,
+    TreeEntry,
+    batches,
+    blob_id,
+    parse_ls_tree,
+    publishable,
+    tree_id,
+)
 
 Files = Mapping[str, tuple[str, bytes]]
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -252,3 +263,32 @@ def test_content_the_base_has_already_is_named_and_not_sent_again(git: Git) -> N
         Entry(path="lib/x/deep.txt", mode=None),
         Entry(path="moved", mode="100644", sha=blob_id(b"deep\r\n")),
     )
+
+
+def removal(path: str) -> Entry:
+    return Entry(path=path, mode=None)
+
+
+def put_text(path: str, content: str = "x") -> Entry:
+    return Entry(path=path, mode="100644", content=content)
+
+
+@pytest.mark.parametrize(
+    ("entries", "calls"),
+    [
+        ([], []),
+        ([removal("a"), put_text("b"), put_text("c/d")], [[removal("a"), put_text("b"), put_text("c/d")]]),
+        ([removal("a"), put_text("a/b"), put_text("c")], [[removal("a"), put_text("c")], [put_text("a/b")]]),
+        ([put_text("a"), removal("a/b/c"), removal("d")], [[removal("a/b/c"), removal("d")], [put_text("a")]]),
+    ],
+)
+def test_what_makes_room_goes_in_an_earlier_call(entries: list[Entry], calls: list[list[Entry]]) -> None:
+    assert [list(call) for call in batches(entries)] == calls
+
+
+def test_a_call_has_a_bounded_number_of_entries_and_of_bytes() -> None:
+    many = [put_text(str(number)) for number in range(CALL_ENTRIES + 1)]
+    assert [len(call) for call in batches(many)] == [CALL_ENTRIES, 1]
+    large = [put_text(str(number), "é" * (CALL_BYTES // 5)) for number in range(5)]
+    assert [len(call) for call in batches(large)] == [2, 2, 1]
+    assert [entry for call in batches(large) for entry in call] == large

@@ -1,15 +1,17 @@
 """Makes a work tree hold exactly a tree's files, byte for byte, and proves it: `checkout.py REPO TREE [--anew]`.
 
 The files that must be there come on stdin, `mode SP id TAB path` with NUL between them, and not from git: what has
-run here may have made git see something else. Untracked files stay (set-up made them). Prints nothing and exits 0
-only if every file hashes to its entry, and no link leads to it. With --anew, every file is written from git's
-objects, whatever the index says of it, and nothing is proved."""
+run here may have made git see something else. Untracked files stay (set-up made them). Exits 0 only if every file
+hashes to its entry, and no link leads to it; prints the names of some that did not before, a NUL after each. With
+--anew, every file is written from git's objects, whatever the index says of it, and nothing is proved."""
 
 import hashlib
 import os
 import stat
 import subprocess
 import sys
+
+TOLD = 50
 
 
 def git(*args: str) -> bytes:
@@ -52,6 +54,11 @@ def leads_astray(repo: bytes, folder: bytes, real: "set[bytes]") -> bool:
 
 def main() -> None:
     repo, tree = sys.argv[1], sys.argv[2]
+    entries = []
+    for line in filter(None, sys.stdin.buffer.read().split(b"\0")):
+        meta, _, path = line.partition(b"\t")
+        entries.append((path, *meta.split()))
+    changed = [path for path, mode, sha in entries if differs(os.path.join(os.fsencode(repo), path), mode, sha)]
     os.makedirs(os.path.join(repo, ".git", "info"), exist_ok=True)
     with open(os.path.join(repo, ".git", "info", "attributes"), "w") as file:
         # This file outranks every .gitattributes of the tree.
@@ -64,13 +71,12 @@ def main() -> None:
         return
     git("checkout-index", "-a", "-f", "-q")
     real = {b""}
-    for line in filter(None, sys.stdin.buffer.read().split(b"\0")):
-        meta, _, path = line.partition(b"\t")
-        mode, sha = meta.split()
+    for path, mode, sha in entries:
         if leads_astray(os.fsencode(repo), os.path.dirname(path), real) or differs(
             os.path.join(os.fsencode(repo), path), mode, sha
         ):
             sys.exit(f"{os.fsdecode(path)!r} is not what the tree says")
+    sys.stdout.buffer.write(b"".join(path + b"\0" for path in changed[:TOLD]))
 
 
 main()

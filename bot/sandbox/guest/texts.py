@@ -10,20 +10,32 @@ import subprocess
 import sys
 
 
-def git(*args: str) -> bytes:
-    done = subprocess.run(["git", *args], stdout=subprocess.PIPE, cwd=sys.argv[1])
+def ask(how: str, blobs: list[str]) -> bytes:
+    command = ["git", "cat-file", how]
+    asked = "".join(f"{blob}\n" for blob in blobs).encode()
+    done = subprocess.run(command, input=asked, stdout=subprocess.PIPE, cwd=sys.argv[1])
     if done.returncode:
-        sys.exit(f"git {args[0]} failed")
+        sys.exit("git cat-file failed")
     return done.stdout
 
 
 def main() -> None:
-    found = {}
-    for name, blob in json.load(sys.stdin).items():
-        if int(git("cat-file", "-s", blob)) <= int(sys.argv[2]):
-            found[name] = base64.b64encode(git("cat-file", "blob", blob)).decode()
+    names = json.load(sys.stdin)
+    small = []
+    for line in ask("--batch-check", sorted(set(names.values()))).splitlines():
+        blob, kind, size = line.split()
+        if kind != b"blob":
+            sys.exit(f"{blob.decode()} is no file")
+        if int(size) <= int(sys.argv[2]):
+            small.append(blob.decode())
+    found, data, at = {}, ask("--batch", small), 0
+    while at < len(data):
+        end = data.index(b"\n", at)
+        blob, _, size = data[at:end].split()
+        found[blob.decode()] = base64.b64encode(data[end + 1 : end + 1 + int(size)]).decode()
+        at = end + int(size) + 2
     with open(sys.argv[3], "w") as file:
-        json.dump(found, file)
+        json.dump({name: found[blob] for name, blob in names.items() if blob in found}, file)
 
 
 main()

@@ -1,0 +1,146 @@
+"""The parts of GitHub's answers that the client reads."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, RootModel, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+
+from bot.github.http import Shape
+
+Level = Literal["admin", "write", "read", "none"]
+
+
+class Object(Shape):
+    sha: str
+
+
+class Numbered(Shape):
+    id: int
+
+
+class User(Shape):
+    id: int
+    login: str
+    type: str = "User"
+
+
+class Repository(Shape):
+    id: int
+    full_name: str
+    default_branch: str
+    clone_url: str
+    private: bool
+    archived: bool = False
+
+
+class Permission(Shape):
+    permission: Level
+    role_name: str | None = None
+    user: User | None = None
+
+
+class Ref(Shape):
+    ref: str
+    object: Object
+
+
+class Refs(RootModel[list[Ref]]):
+    pass
+
+
+class Commit(Shape):
+    sha: str
+    tree: Object
+    parents: tuple[Object, ...] = ()
+
+
+class Entry(Shape):
+    path: str
+    mode: str
+    sha: str
+    size: int | None = None
+
+
+class Tree(Shape):
+    tree: list[Entry]
+    truncated: bool = False
+
+
+class File(Shape):
+    content: str
+    encoding: Literal["base64"]
+
+
+class Issue(Shape):
+    number: int
+    title: str
+    body: str | None = None
+    user: User | None = None
+    state: Literal["open", "closed"]
+    locked: bool = False
+    comments: int
+    updated_at: AwareDatetime
+
+
+def _or_none(value: object, read: ValidatorFunctionWrapHandler) -> datetime | None:
+    if not isinstance(value, str) or "T" not in value:
+        return None  # a number would be read as seconds since 1970
+    try:
+        moment: datetime = read(value)
+    except ValidationError:
+        return None
+    return moment
+
+
+Instant = Annotated[AwareDatetime | None, WrapValidator(_or_none)]
+
+
+class Comment(Shape):
+    id: int
+    body: str | None = None
+    user: User | None = None
+    created_at: Instant = None
+    updated_at: Instant = None
+    performed_via_github_app: Numbered | None = None
+
+
+class Comments(RootModel[list[Comment]]):
+    pass
+
+
+class Side(Shape):
+    ref: str
+    sha: str
+    repo: Numbered | None = None
+
+
+class Pull(Shape):
+    number: int
+    html_url: str
+    title: str
+    body: str | None = None
+    draft: bool = False
+    state: Literal["open", "closed"]
+    head: Side
+    base: Side
+
+
+class Pulls(RootModel[list[Pull]]):
+    pass
+
+
+class Output(Shape):
+    annotations_count: int = 0
+
+
+class CheckRun(Shape):
+    id: int
+    external_id: str | None = None
+    output: Output
+    app: Numbered | None = None
+
+
+class CheckRuns(Shape):
+    check_runs: list[CheckRun]

@@ -1,0 +1,3 @@
+"""Keeps the corpus's own tests out of ours."""
+
+collect_ignore = ["repositories"]

@@ -1,0 +1,3 @@
+module example.org/brackets
+
+go 1.19

@@ -1,0 +1,5 @@
+module.exports = {
+  collectCoverage: true,
+  coverageReporters: ["text-summary"],
+  coverageThreshold: { global: { lines: 80 } },
+};
