@@ -82,7 +82,7 @@ _NEXT: Mapping[Code, tuple[str, str]] = {
     ),
     Code.WRITE_REFUSED: (
         "See that the App may write here, and that no rule of the repository forbids it.",
-        "`/coder retry` publishes again then.",
+        "`/coder retry` goes on then.",
     ),
     Code.PERMISSION_DENIED: (
         "Widen `grants` in `.github/coder.yml`.",

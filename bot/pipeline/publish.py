@@ -22,7 +22,7 @@ from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.tree import Entry, batches, publishable
 from bot.domain.verification import Draft, Passed, Publishable, judge
 from bot.github.client import IssueComment, Repository, TreeEntry
-from bot.pipeline import audit, checks, later_commits, shown, talk
+from bot.pipeline import audit, checks, shown, talk
 from bot.pipeline import rules as recorded
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
@@ -247,8 +247,6 @@ async def _head(repository: Repository, result: Result) -> tuple[str, str | None
     there = await repository.commit(head) if head is not None and head != task.head_sha else None
     is_ours = there is not None and (there.tree, there.parents) == (tree, (task.head_sha,))
     if head != task.head_sha and not is_ours:
-        if head is not None and task.pull_request is not None:
-            await later_commits.mark(repository, task)
         raise PublishRefused(
             f"The branch `{task.head_branch}` is not where I left it: somebody else has moved it. "
             "Move it back, or close the pull request and say `/coder fix` again."

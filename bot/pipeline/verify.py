@@ -81,7 +81,7 @@ async def run(deps: Deps, task_id: str) -> None:
 
 
 def _snapshot(candidate: Candidate, start: Base | None) -> Snapshot | None:
-    """What the candidate's sandboxes began with: with manifests of its own they never begin with the base's set-up."""
+    """What the candidate's sandboxes began with: never the base's set-up, if it has manifests of its own."""
     if start is None or candidate.changes_manifests or not isinstance(start.ground, warm.Renewed):
         return None
     return start.ground.snapshot
