@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -117,7 +118,7 @@ class Diff:
 @dataclass(frozen=True, kw_only=True)
 class Unpublished:
     """What an episode leaves that ended without a pull request. `outputs` are the ends of what failing checks have
-    printed, by a name and exit code; `diff` is the change, None where it is not shown, and `kept` says why not."""
+    printed, by a check's name and how it ended; `diff` is the change, None where it is not shown; `kept` says why."""
 
     outputs: Mapping[str, str]
     diff: Diff | None
@@ -181,7 +182,8 @@ def status(
 
 def _unpublished(left: Unpublished) -> Iterator[str]:
     for name, output in left.outputs.items():
-        yield f"<details><summary>The end of the output of {name}</summary>\n\n{fence(output)}\n\n</details>"
+        told = html.escape(gate.shown(name))
+        yield f"<details><summary>The end of the output: {told}</summary>\n\n{fence(output)}\n\n</details>"
     if left.diff is not None:
         yield _details(left.diff)
         if left.diff.left_out:

@@ -74,7 +74,7 @@ def _tests(sets: Mapping[str, Any]) -> str:
 def _names(found: Mapping[str, Any]) -> str:
     named: Sequence[str] = found["names"][:NAMED]
     more = ", …" if found["count"] > len(named) else ""
-    return ", ".join(f"`{shown(name)}`" for name in named) + more
+    return one_line(", ".join(f"`{shown(name)}`" for name in named), 2_000) + more
 
 
 def _runs(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -175,10 +175,10 @@ def judge(evidence: Evidence) -> Verdict:
     flags = tuple(flag.text for flag in evidence.flags if flag.grave)
     if failures := tuple(_failures(evidence)):
         return Failed(reasons=(*failures, *flags))
+    rest = tuple(flag.text for flag in evidence.flags if not flag.grave)
     if doubts := tuple(_doubts(evidence)):
-        return _unverified(evidence, (*doubts, *flags), draft=evidence.policy.unverified == "draft")
+        return _unverified(evidence, (*doubts, *flags, *rest), draft=evidence.policy.unverified == "draft")
     if weakened := (*_weakened(evidence), *flags):
-        rest = tuple(flag.text for flag in evidence.flags if not flag.grave)
         return _unverified(evidence, (*weakened, *rest), draft=evidence.policy.weakened == "draft")
     return Passed(base=evidence.base, tree=evidence.tree, reasons=tuple(_said(evidence)), seal=_SEAL)
 
@@ -313,7 +313,9 @@ def _said(evidence: Evidence) -> Iterator[str]:
     yield from _new_tests(evidence)
     if evidence.documents_only:
         yield "Only documents were changed: no test says anything about them."
-    elif evidence.of("baseline") and not sets.fixed and evidence.of("new_tests") is None:
+    elif (baseline := evidence.of("baseline")) is not None and not baseline.checks:
+        yield "The base could not be set up: nothing can be compared with it."
+    elif baseline is not None and not sets.fixed and evidence.of("new_tests") is None:
         yield "No test failed before the change: that it fixes the issue is not shown by a test."
     if sets.gone:
         yield f"These tests no longer run: {names(sets.gone)}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -92,29 +93,38 @@ class Prepared:
         self._files = files
         self._snapshot: str | None = None
         self._may_keep = True
+        self._alone = asyncio.Lock()
 
     async def open(self, name: str) -> Sandbox:
-        if self._snapshot is not None:
-            try:
-                return await self._maker.start(name, self._snapshot)
-            except SandboxError as exc:
-                if exc.reason != "gone":
-                    raise
-                self._snapshot = None
-        return await self.adopt(name, await self._maker.clone(name))
+        # Whoever comes second waits for the snapshot that the first one makes.
+        async with self._alone:
+            if self._snapshot is not None:
+                try:
+                    return await self._maker.start(name, self._snapshot)
+                except SandboxError as exc:
+                    if exc.reason != "gone":
+                        raise
+                    self._snapshot = None
+            return await self._prepared(name, await self._maker.clone(name))
 
     async def adopt(self, name: str, sandbox: Sandbox) -> Sandbox:
         """The same from a clone that is there already; it may be ended and another one given."""
+        async with self._alone:
+            return await self._prepared(name, sandbox)
+
+    async def _prepared(self, name: str, sandbox: Sandbox) -> Sandbox:
         try:
             lines = await self._set_up(sandbox)
-            if lines and self._may_keep:
-                self._snapshot = await self._maker.keep(sandbox)
-                self._may_keep = self._snapshot is not None
-                return await self.open(name)
+            if not lines or not self._may_keep:
+                return sandbox
+            self._snapshot = await self._maker.keep(sandbox)
         except BaseException:
             await self._maker.end(sandbox)
             raise
-        return sandbox
+        if self._snapshot is not None:
+            return await self._maker.start(name, self._snapshot)
+        self._may_keep = False
+        return await self._prepared(name, await self._maker.clone(name))
 
     async def _set_up(self, sandbox: Sandbox) -> bool:
         """Whether there was anything to do."""

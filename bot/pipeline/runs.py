@@ -43,6 +43,8 @@ from bot.sandbox.workspace import REPO, SCRATCH, PatchRefused, tail
 REPORT_LIMIT = 4 * 1024 * 1024
 OUTPUT_KEPT = 6_000
 """Characters of a check's output that go into the evidence and to the model."""
+BASELINE_VERSION = 1
+"""Another number where runs remembered so far are not to count any more."""
 SITES = 5
 """Test files that are tried for canaries."""
 TESTS_READ = 300
@@ -142,7 +144,11 @@ class _Trial:
         if built != expected:
             return evidence, first.id
         split = testfiles.split(patch, base.files, before, base.checks, policy.tests)
-        evidence = replace(evidence, flags=(*split.flags, *tricks.look(patch, before, tests)))
+        flags = (*split.flags, *await asyncio.to_thread(tricks.look, patch, before, tests))
+        redact = candidate.redact
+        evidence = replace(
+            evidence, flags=tuple(replace(flag, path=redact(flag.path), said=redact(flag.said)) for flag in flags)
+        )
         try:
             self._allowed = await hosts(first, rules.network.checks)
             await self._grow(first)
@@ -232,7 +238,7 @@ class _Trial:
         old = await self._old_tests(split, seen[0])
         if old is not None:
             runs.append(old)
-        if kept is not None:
+        if kept is not None and baseline.checks:
             ready = await self._take("new_tests", kept)
             runs.append(await self._run("new_tests", ready, _with_tests(self.base.checks, seen[0])))
         return tuple(runs)
@@ -242,7 +248,7 @@ class _Trial:
     def _baseline_key(self) -> str:
         rules = self.candidate.rules
         parts = [
-            "2",
+            BASELINE_VERSION,
             tree_id(self.base.files, Patch()),
             self.image_id,
             [check.model_dump(mode="json") for check in self.base.checks],
@@ -258,7 +264,13 @@ class _Trial:
         return None if known is None else replace(known, cached=True, sandbox=None)
 
     async def _baseline(self) -> Run:
-        ready = await self._take("baseline", Patch())
+        try:
+            ready = await self._take("baseline", Patch())
+        except SetupFailed:
+            if not self.candidate.changes_manifests:
+                raise
+            # It may be the very thing that the patch mends: nothing can be compared then.
+            return Run(kind="baseline", tree=tree_id(self.base.files, Patch()), checks=())
         run = await self._run("baseline", ready, self.base.checks)
         if not any(check.timed_out or check.exit_code == 137 for check in run.checks):
             # What a loaded machine does to a run is not to be remembered.
@@ -308,6 +320,15 @@ class _Trial:
     async def _take(self, kind: RunKind, patch: Patch) -> _Ready:
         task = self._ahead.pop(kind, None)
         ready = await task if task is not None else None
+        if ready is not None:
+            try:
+                # It has waited for other runs to end.
+                await ready.sandbox.extend(self.candidate.rules.sandbox.lifetime)
+            except SandboxError as exc:
+                if exc.reason != "gone":
+                    raise
+                self._end(ready.sandbox)
+                ready = None
         if ready is None:
             await self._ended()
             ready = await self._prepare(kind, patch, None)

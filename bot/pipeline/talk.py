@@ -14,7 +14,7 @@ from bot.domain.episode import Code, Episode
 from bot.domain.errors import GitHubError
 from bot.domain.task import State, Task
 from bot.domain.transcript import spend
-from bot.domain.verification import CheckResult, Evidence, code
+from bot.domain.verification import CheckResult, Evidence
 from bot.github.client import Repository
 from bot.pipeline import rules as recorded
 from bot.pipeline import shown
@@ -78,9 +78,10 @@ async def _unpublished(
     checkpoint = await deps.store.checkpoint(task.id)
     if checkpoint is None or not checkpoint.patch:
         return None
-    outputs = {}
+    outputs: dict[str, str] = {}
     if saved is not None and saved.checkpoint_id == checkpoint.id and episode.attempts:
-        outputs = {_named(check): check.output[-OUTPUT_LIMIT:] for check in _failing(saved.evidence)}
+        for check in _failing(saved.evidence):
+            outputs.setdefault(_named(check), check.output[-OUTPUT_LIMIT:])
     if _has_secret(deps, checkpoint, recorded.of(episode)):
         kept = "The change is not shown here: it has what looks like a secret."
         return Unpublished(outputs=outputs, diff=None, kept=kept)
@@ -103,7 +104,7 @@ def _failing(evidence: Evidence) -> Iterator[CheckResult]:
 
 def _named(check: CheckResult) -> str:
     ended = "time-out" if check.timed_out else f"exit code {check.exit_code}"
-    return f"{code(check.name)} ({ended})"
+    return f"{check.name}, {ended}"
 
 
 def _has_secret(deps: Deps, checkpoint: Checkpoint, rules: Config) -> bool:

@@ -111,9 +111,9 @@ def test_an_end_that_the_receipt_explains_is_not_explained_twice() -> None:
 def test_what_was_not_published_is_shown_with_what_failed() -> None:
     failed = replace(started()[1], code=Code.CHECKS_FAILED, detail="No.")
     diff = Diff(text="-a\n+```\n+</details>", files=2, left_out="1 of 2 files are whole")
-    left = Unpublished(outputs={"`tests` (exit code 1)": "E  assert 1 == 2"}, diff=diff)
+    left = Unpublished(outputs={"a<b, exit code 1": "E  assert 1 == 2"}, diff=diff)
     text = comment.status(in_state(State.WAITING), failed, SPENT, None, (), left)
-    assert "<summary>The end of the output of `tests` (exit code 1)</summary>\n\n```\nE  assert 1 == 2\n```" in text
+    assert "<summary>The end of the output: a&lt;b, exit code 1</summary>\n\n```\nE  assert 1 == 2\n```" in text
     assert "<summary>The change: 2 files</summary>\n\n````diff\n-a\n+```\n+</details>\n````\n\n</details>" in text
     assert "Too long to be shown whole here: 1 of 2 files are whole. All of it is kept for `/coder retry`." in text
     assert "$0.26" in text

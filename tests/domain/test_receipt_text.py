@@ -18,7 +18,7 @@ DOCUMENT: dict[str, Any] = {
     ],
     "tests": {
         "fixed": {"count": 12, "names": [f"test_{letter}" for letter in "abcdefghijkl"]},
-        "broken": {"count": 1, "names": ["odd`name"]},
+        "broken": {"count": 1, "names": ["odd`name fixes #12 @x"]},
         "still_failing": EMPTY,
         "newly_skipped": EMPTY,
         "gone": EMPTY,
@@ -52,7 +52,7 @@ def test_what_became_of_the_tests_is_counted_and_named() -> None:
     assert "- Failing before, passing now: 12 (`test_a`, " in text
     assert "`test_j`, …)" in text
     assert "test_k" not in text
-    assert "- Passing before, failing now: 1 (`odd\\x60name`)" in text
+    assert "- Passing before, failing now: 1 (`odd\\x60name f\u200bixes #\u200b12 @\u200bx`)" in text
     assert "Skipped now" not in text
 
 

@@ -194,6 +194,11 @@ def test_a_grave_flag_holds_what_passed_and_a_light_one_is_told() -> None:
     assert verdict.reasons[-1] == "`test_a.py`: is changed"
 
 
+def test_what_shows_nothing_names_all_flags() -> None:
+    verdict = judge(replace(candidate(check(5, report())), flags=(LIGHT, GRAVE)))
+    assert verdict.reasons == ("`tests` ran no test.", GRAVE.text, LIGHT.text)
+
+
 def test_a_failure_names_grave_flags_as_well() -> None:
     verdict = judge(replace(candidate(BROKEN), flags=(GRAVE,)))
     assert isinstance(verdict, Failed)
@@ -284,6 +289,10 @@ def test_passed_says_what_it_rests_on() -> None:
         (
             candidate(RIGHT, baseline=(RIGHT,)),
             "No test failed before the change: that it fixes the issue is not shown by a test.",
+        ),
+        (
+            replace(GOOD, runs=(a_run("candidate", RIGHT), a_run("baseline"))),
+            "The base could not be set up: nothing can be compared with it.",
         ),
         (
             replace(candidate(RIGHT, baseline=(RIGHT,)), documents_only=True),

@@ -18,7 +18,7 @@ async def test_a_failure_leaves_the_change_what_failed_and_two_ways_on() -> None
         [said] = s.comments
         assert said.startswith("😕 No pull request (CHECKS_FAILED). The receipt says why.")
         assert "| `tests` | 1 | 0 | 1 |" in said
-        assert "<summary>The end of the output of `tests` (exit code 1)</summary>" in said
+        assert "<summary>The end of the output: tests, exit code 1</summary>" in said
         assert "assert 6 == 5" in said
         assert "<summary>The change: 1 file</summary>\n\n```diff\n--- a/calc.py\n+++ b/calc.py" in said
         assert "-    return a - b\n+    return a * b\n" in said
