@@ -253,7 +253,8 @@ def _is_assignment(tokens: Sequence[Token], at: int) -> bool:
 
 def _constant(tokens: Sequence[Token], at: int, *, many: bool = False) -> tuple[tuple[str, ...], int] | None:
     """The literals of an expression that has nothing but literals in it, and where it ends; None for any other one.
-    Calls that wrap a literal are allowed, variables and operators are not; `many`: after a comma it goes on. Common answers come as an empty tuple."""
+    Calls that wrap a literal are allowed, variables and operators are not; `many`: after a comma it goes on. Common
+    answers come as an empty tuple."""
     found, depth, start = list[str](), 0, at
     line = tokens[at].line if at < len(tokens) else 0
     words = 0
@@ -303,39 +304,28 @@ def _entries(tokens: Sequence[Token], places: Sequence[int]) -> Iterator[Claim]:
         is_name = token.kind == "word" and previous in ("{", ",") and following[:1] == [":"]
         if not (token.is_literal or is_name) or not following:
             continue
-        if following[0] in (":", "=>", "->"):
-            asked = any(tokens[back].value == "?" for back in places if back < at)
-            answer = None if asked else _constant(tokens, at + 2)
-            if answer is not None and not (
-                previous == "[" and following[0] == ":" and _closes(tokens, answer[1], "]")
-            ):
-                yield Claim(
-                    keys=(token.value,),
-                    answers=answer[0],
-                    line=token.line,
-                    is_branch=False,
-                    is_number=token.kind == "number",
-                )
-        elif following == ["]", "="] and previous == "[":
-            answer = _constant(tokens, at + 3)
-            if answer is not None:
-                yield Claim(
-                    keys=(token.value,),
-                    answers=answer[0],
-                    line=token.line,
-                    is_branch=False,
-                    is_number=token.kind == "number",
-                )
-        elif following[0] == "," and previous in _OPEN and _is_row(tokens, at - 1):
-            answer = _constant(tokens, at + 2)
-            if answer is not None and len(answer[0]) == 1 and _closes(tokens, answer[1], ")]}"):
-                yield Claim(
-                    keys=(token.value,),
-                    answers=answer[0],
-                    line=token.line,
-                    is_branch=False,
-                    is_number=token.kind == "number",
-                )
+        answer = _answer(
+            tokens, at, following, is_choice=any(tokens[back].value == "?" for back in places if back < at)
+        )
+        if answer is not None:
+            is_number = token.kind == "number"
+            yield Claim(keys=(token.value,), answers=answer, line=token.line, is_branch=False, is_number=is_number)
+
+
+def _answer(tokens: Sequence[Token], at: int, following: Sequence[str], *, is_choice: bool) -> tuple[str, ...] | None:
+    """What a table has for a key; None where that is no constant, or this is no entry of one."""
+    previous = tokens[at - 1].value if at else ""
+    if following[0] in (":", "=>", "->") and not is_choice:
+        found = _constant(tokens, at + 2)
+        is_slice = previous == "[" and following[0] == ":"
+        return found[0] if found and not (is_slice and _closes(tokens, found[1], "]")) else None
+    if following == ["]", "="] and previous == "[":
+        found = _constant(tokens, at + 3)
+        return found[0] if found else None
+    if following[0] == "," and previous in _OPEN and _is_row(tokens, at - 1):
+        found = _constant(tokens, at + 2)
+        return found[0] if found and len(found[0]) == 1 and _closes(tokens, found[1], ")]}") else None
+    return None
 
 
 _PUTS = frozenset({"replace", "replaceAll", "replace_all", "sub", "gsub", "set", "put", "insert", "of", "entry"})

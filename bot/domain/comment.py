@@ -246,7 +246,7 @@ def approval(task: Task, episode: Episode, receipt: Mapping[str, Any], diff: Dif
     what = "Unverified, to be published as a draft" if receipt.get("draft") else "Verified"
     parts = [
         f"✋ **{what}, and waiting for approval.** Nothing is published yet.\n\n{one_line(episode.title, 120)}",
-        mind((*receipt.get("flags", ()), *receipt.get("findings", ()))),
+        mind((*receipt.get("findings", ()), *receipt.get("flags", ()))),
         truncate(receipt_text.table(receipt), 8_000, "the rest was cut"),
         _details(diff),
         f"⚠️ Too long to be shown whole here: {diff.left_out}; look at the rest before you approve it."

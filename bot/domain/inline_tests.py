@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+LIMIT = 300_000
+"""Characters of a source; a longer one is not followed."""
 DEPTH = 50
 """Modules within each other; a source with more is not followed."""
 
@@ -134,6 +136,8 @@ def _comment_end(source: str, at: int) -> int:
 
 def _blocks(source: str) -> list[_Block]:
     """The test items of a source, in their order. What is in the bodies of functions is code, whatever it asks."""
+    if len(source) > LIMIT:
+        raise _Unclear
     tokens = list(_tokens(source))
     ends = _ends(tokens)
     return list(_items(tokens, ends, 0, len(tokens), depth=0))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-LIMIT = 1_000_000
+LIMIT = 256 * 1024
 """Bytes of a manifest; a longer one is not taken apart."""
 
 Parts: TypeAlias = dict[str, Any]

@@ -101,7 +101,7 @@ def _top(task: Task, episode: Episode, receipt: Mapping[str, Any], published: Pu
     parts = [
         f"⚠️ **Unverified:**\n\n{receipt_text.reasons(receipt)}" if is_draft else "",
         f"{published.link} #{task.number}",
-        comment.mind((*flags, *receipt.get("findings", ()), *notes)),
+        comment.mind((*receipt.get("findings", ()), *flags, *notes)),
         f"Approved for publishing by {episode.approved_by}." if episode.approved_by else "",
     ]
     return truncate("\n\n".join(filter(None, parts)), _TOP_LIMIT, "the rest was cut")

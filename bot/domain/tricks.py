@@ -69,7 +69,7 @@ class _File:
     def of(cls, change: Change, before: bytes | None, *, is_test: bool) -> _File:
         text, old = _decoded(change.content), _decoded(before or b"")
         inner = ""
-        if change.path.endswith(".rs") and not is_test:
+        if change.path.endswith(".rs") and not is_test and (inline_tests.has(text) or inline_tests.has(old)):
             inner = "\n".join(filter(None, (inline_tests.items(text), inline_tests.items(old))))
             text, old = (inline_tests.code(each) or each for each in (text, old))
         return cls(path=change.path, text=text, old=old, is_test=is_test, inner=inner)

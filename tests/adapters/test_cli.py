@@ -261,8 +261,21 @@ def test_the_demo_ends_with_its_json_line(tmp_path: Path, home: Path) -> None:
     assert report["pull_request"]["head_tree"] == report["receipt"]["tree"]
     assert report["sandbox"]["id"] != report["verification_sandbox"]["id"]
     assert report["receipt"]["checks"][0]["passed"] == 6
-    assert json.loads(Path(report["receipt"]["file"]).read_text())["tree"] == report["receipt"]["tree"]
     assert "[verifying]" in done.stderr
+    file = Path(report["receipt"]["file"])
+    checked = coder_bot("receipt", "verify", str(file), "--json", home=home)
+    assert checked.returncode == 0, checked.stderr
+    said = last_json(checked)
+    assert (said["ok"], said["verdict"]) == (True, "Passed")
+    assert (said["tree"], said["commit"]) == (report["pull_request"]["head_tree"], report["pull_request"]["head_sha"])
+    envelope = json.loads(file.read_text())
+    middle = len(envelope["payload"]) // 2
+    other = "A" if envelope["payload"][middle] != "A" else "B"
+    envelope["payload"] = envelope["payload"][:middle] + other + envelope["payload"][middle + 1 :]
+    file.write_text(json.dumps(envelope))
+    altered = coder_bot("receipt", "verify", str(file), home=home)
+    assert altered.returncode == 1
+    assert "was changed after it was signed" in altered.stderr
 
 
 def test_a_demo_whose_script_has_replies_to_spare_fails(tmp_path: Path, home: Path) -> None:

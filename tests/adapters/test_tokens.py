@@ -17,10 +17,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.demo.github import LocalGitHub, serving
+from bot.domain.check_run import CheckRun
 from bot.domain.errors import GitHubError
 from bot.github.auth import App
 from bot.github.client import Repository, TreeEntry
-from bot.pipeline import publish
+from bot.pipeline import checks, publish
 from bot.sandbox.careful_git import FROM_A_FILE, GIT_ENV, fetching
 
 NAME = "octo/sample"
@@ -90,11 +91,19 @@ async def publishing(repository: Repository) -> None:
     await talk(repository)
 
 
+async def reporting(repository: Repository) -> None:
+    head = await repository.head("main")
+    assert await repository.paths(head.sha)
+    run = CheckRun(external_id="1", conclusion="success", title="Passed", summary="s", text="t", annotations=())
+    await repository.report(head.sha, "coder", run)
+
+
 JOBS: Mapping[str, tuple[Mapping[str, str], Callable[[Repository], Awaitable[None]]]] = {
     "reading the conversation": ({"issues": "read"}, read_comments),
     "telling how it goes": ({"issues": "write"}, talk),
     "hearing a command": ({"contents": "read", "issues": "write"}, hear),
     "publishing": (publish.PERMISSIONS, publishing),
+    "reporting a check": (checks.PERMISSIONS, reporting),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.domain.inline_tests import DEPTH, code, has, items, swap
+from bot.domain.inline_tests import DEPTH, LIMIT, code, has, items, swap
 
 CODE = """//! Words like "these and /* these
 #![allow(dead_code)]
@@ -112,6 +112,7 @@ def test_macros_of_tests_are_not_moved() -> None:
         "fn f() {",
         "}",
         "'",
+        " " * (LIMIT + 1),
         "mod a {" * (DEPTH + 2) + "}" * (DEPTH + 2),
     ],
 )

@@ -53,8 +53,9 @@ def test_what_is_to_be_minded_stands_on_top() -> None:
     episode = replace(episode, summary="Why it broke.", approved_by="bob")
     receipt = {**RECEIPT, "findings": [REFUSED.to_dict()], "flags": [FLAG]}
     top, _, rest = pull_request.body(task, episode, receipt, PUBLISHED).partition("Why it broke.")
-    assert top.startswith("Fixes #3\n\n**Mind these:**\n\n- `t.py`: is skipped now\n- `a@")
+    assert top.startswith("Fixes #3\n\n**Mind these:**\n\n- `a@")
     assert "line 3 adds what looks like a secret" in top
+    assert "\n- `t.py`: is skipped now\n" in top
     assert "- A note.\n" in top
     assert "Approved for publishing by bob." in top
     assert "Receipt: Passed" in rest

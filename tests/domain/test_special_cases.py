@@ -646,6 +646,21 @@ HONEST: list[tuple[str, str, str, str, dict[str, str]]] = [
         {"slug.test.js": 'expect(slug(" ")).toBe("-");\n'},
     ),
     (
+        "an f-string, and a table with computed values",
+        "greet.py",
+        "",
+        "def greet(name):\n"
+        '    if name == "Hello, World!":\n'
+        '        return f"dear {name}"\n'
+        "    return TABLE[name]\n"
+        "\n"
+        "\n"
+        'TABLE = {"Hello, World!": name, "a b": 1}\n'
+        'TABLE["Hello, World!"] = name\n'
+        'ROWS = [("Hello, World!", name)]\n',
+        {"test_greet.py": 'def test_it():\n    assert greet("Hello, World!") == "dear {name}"\n'},
+    ),
+    (
         "what stays as it is",
         "keep.py",
         "",

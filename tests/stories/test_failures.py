@@ -240,13 +240,13 @@ async def test_closing_the_issue_ends_the_task_and_frees_the_sandbox() -> None:
         assert await s.containers() == []
 
 
-async def test_a_branch_somebody_else_made_is_left_alone() -> None:
+async def test_a_branch_somebody_else_made_is_left_alone_and_another_name_taken() -> None:
     async with story() as s:
         base = s.github.branches(REPOSITORY)["main"]
         await s.github.create_branch(REPOSITORY, f"coder/issue-{s.issue}", base)
         s.script(fix(), submit())
         await s.comment()
         await s.settle()
-        assert await s.code() == "WRITE_REFUSED"
-        assert not s.pull_requests
+        assert await s.code() == "VERIFIED"
+        assert [each.head_branch for each in s.pull_requests] == [f"coder/issue-{s.issue}-2"]
         assert s.github.branches(REPOSITORY)[f"coder/issue-{s.issue}"] == base
