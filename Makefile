@@ -59,6 +59,7 @@ fuzz: setup ## 100,000 generated lines through the policy, run by dash and bash;
 bench: setup engine ## how quick sandboxes are, as ratios against peers in the same run
 	$(BIN)/python -m benchmarks.redaction
 	$(BIN)/python -m benchmarks.sandbox $(ARGS)
+	$(BIN)/python -m benchmarks.verification
 
 live-e2b: setup ## the sandbox contract against the real E2B: needs E2B_API_KEY and scripts/e2b-template's template
 	@[ -n "$$E2B_API_KEY" ] || { echo "live-e2b: set E2B_API_KEY to a key of your E2B team (and CODER_E2B_PLAN=pro where it is)." >&2; exit 2; }

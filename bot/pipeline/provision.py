@@ -71,7 +71,7 @@ async def _make(job: Job) -> None:
     sandbox, record = (start.sandbox, start.record) if start else await _cold(job)
     try:
         checkpoint = await deps.store.checkpoint(job.task.id)
-        if checkpoint is not None:
+        if checkpoint is not None and checkpoint.base_sha == job.task.base_sha:
             await workspace.apply(sandbox, checkpoint.patch)
         await deps.store.put_sandbox(job.lease, replace(record, ready=True))
     except BaseException:
