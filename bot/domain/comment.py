@@ -219,6 +219,22 @@ def is_refusal(note: str | None) -> bool:
     return any(part.startswith(_REFUSED) for part in (note or "").split("\n\n"))
 
 
+def rebuild(paths: Sequence[str], former: Diff) -> str:
+    """What the model is told when its change no longer merges with the base. `is_rebuild` knows it again."""
+    cut = f"\n(The rest is left out: {former.left_out}.)" if former.left_out else ""
+    named = ", ".join(f"`{gate.shown(path)}`" for path in paths[:20])
+    return (
+        f"{_REBUILD}: both changed {named}. The work tree is a new one now, with the base as it is today and without "
+        f"your change. Make your change again there, and keep what others have done. This was it:\n"
+        f"{fence(former.text, 'diff')}{cut}\nThen call `submit` again."
+    )
+
+
+def is_rebuild(note: str | None) -> bool:
+    """Whether a note to the model says so."""
+    return any(part.startswith(_REBUILD) for part in (note or "").split("\n\n"))
+
+
 def refusal_reasons(findings: Sequence[Finding]) -> str:
     """The same for people."""
     return f"The change may not be published:\n{gate.listed([each.text for each in findings])}"
@@ -270,6 +286,7 @@ def feedback(reasons: tuple[str, ...], outputs: Mapping[str, str]) -> str:
     )
 
 
+_REBUILD = "Your change was verified, but no longer merges with the base branch"
 _REFUSED = "Your change can't be published as it is"
 
 

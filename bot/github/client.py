@@ -221,9 +221,15 @@ class Repository:
 
     async def paths(self, ref: str) -> tuple[str, ...]:
         """The paths of all regular files at a commit; of a very large repository, those that GitHub tells at once."""
-        about = f"the files of {self.full_name}"
-        found = await self._get(answers.Tree, about, ["git", "trees", ref], recursive=1)
-        return tuple(entry.path for entry in found.tree if entry.mode in _FILES)
+        return tuple(entry.path for entry in await self._tree(ref) if entry.mode in _FILES)
+
+    async def states(self, ref: str) -> dict[str, str]:
+        """Mode and id of everything but folders at a commit, by its path; as far as `paths` goes."""
+        return {entry.path: f"{entry.mode} {entry.sha}" for entry in await self._tree(ref) if entry.mode != _FOLDER}
+
+    async def _tree(self, ref: str) -> Sequence[answers.Entry]:
+        found = await self._get(answers.Tree, f"the files of {self.full_name}", ["git", "trees", ref], recursive=1)
+        return found.tree
 
     async def issue(self, number: int) -> Issue:
         found = await self._issue(number)

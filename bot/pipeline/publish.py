@@ -22,7 +22,7 @@ from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.tree import Entry, batches, publishable
 from bot.domain.verification import Draft, Passed, Publishable, judge
 from bot.github.client import IssueComment, Repository, TreeEntry
-from bot.pipeline import audit, checks, shown, talk
+from bot.pipeline import audit, checks, rebuild, shown, talk
 from bot.pipeline import rules as recorded
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
@@ -79,6 +79,8 @@ async def run(deps: Deps, task_id: str) -> None:
     findings = (*saved.evidence.findings, *gate.inspect_names(checkpoint.patch, rules))
     if refused := gate.refused(findings):
         await end(deps, lease, task, episode, Code.POLICY_REFUSED, comment.refusal_reasons(refused))
+        return
+    if await rebuild.begin(deps, lease, task, episode, checkpoint, rules):
         return
     is_held = rules.pull_request.publish == "after_approval" or gate.is_held(findings)
     if is_held and episode.approved_tree != verdict.tree:

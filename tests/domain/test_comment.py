@@ -217,3 +217,15 @@ def test_a_result_that_github_refused_can_be_approved_again() -> None:
     assert "`.github/workflows/ci.yml`" in text
     assert "`/coder approve` again" in text
     assert "/coder retry" not in text
+
+
+def test_a_change_to_be_made_again_is_shown_as_it_was_and_known_again() -> None:
+    whole = comment.rebuild(["a.py"], Diff(text="-a\n+b", files=1))
+    assert "both changed `a.py`" in whole
+    assert "-a\n+b" in whole
+    assert "left out" not in whole
+    cut = comment.rebuild(["a.py"], Diff(text="-a", files=2, left_out="0 of 2 files are whole"))
+    assert "(The rest is left out: 0 of 2 files are whole.)" in cut
+    assert comment.is_rebuild(f"Something else.\n\n{whole}")
+    assert not comment.is_rebuild(None)
+    assert not comment.is_rebuild(comment.feedback(("`tests` failed.",), {"tests": whole}))
