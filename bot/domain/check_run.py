@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from bot.domain import receipt_text
 from bot.domain.markdown import one_line, truncate
-from bot.domain.verification import Evidence
+from bot.domain.verification import Evidence, fails_beside_canary
 
 NAME = "coder"
 TEXT_LIMIT = 65_535
@@ -103,7 +103,7 @@ def _failing(evidence: Evidence, files: Files) -> Iterator[Annotation]:
             continue  # that the others fail is as it should be, or was so before
         on = "" if run.kind == "candidate" else ", with the tests as they were before,"
         for check in run.checks:
-            if check.is_red:
+            if check.is_red if run.kind == "candidate" else fails_beside_canary(check):
                 said = f"`{check.name}`{on} failed here (exit code {check.exit_code})."
                 for path, line, text in _places(check.output, files):
                     yield Annotation(

@@ -45,7 +45,6 @@ def table(receipt: Mapping[str, Any]) -> str:
         f"**Receipt: {receipt['verdict']}**",
         reasons(receipt),
         "\n".join([*head, *rows]) if rows else "",
-        _tests(receipt.get("tests", {})),
         f"<sub>{where}</sub>",
     ]
     return "\n\n".join(filter(None, parts))
@@ -53,7 +52,8 @@ def table(receipt: Mapping[str, Any]) -> str:
 
 def whole(receipt: Mapping[str, Any]) -> str:
     """The same with every run, what became of the tests, the rules it was judged by, and what it cost."""
-    parts = [table(receipt), _runs(receipt.get("runs", ())), _coverage(receipt.get("coverage")), _terms(receipt)]
+    tests, runs = _tests(receipt.get("tests", {})), _runs(receipt.get("runs", ()))
+    parts = [table(receipt), tests, runs, _coverage(receipt.get("coverage")), _terms(receipt)]
     return "\n\n".join(filter(None, parts))
 
 

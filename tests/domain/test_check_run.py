@@ -126,3 +126,10 @@ def test_flags_and_missed_lines_are_pointed_at() -> None:
     assert found.annotations[0] == Annotation(
         path="calc.py", start=4, end=4, level="warning", title="skip", message="`calc.py`, line 4: skips"
     )
+
+
+def test_a_canary_that_fails_as_it_must_is_no_word_on_anybodys_line() -> None:
+    evidence = failing("calc.py:9: AssertionError", "old_tests")
+    [run] = evidence.runs
+    told = replace(run.checks[0], canary="seen", canary_names=("test_x_a", "test_x_b"))
+    assert made(evidence=replace(evidence, runs=(replace(run, checks=(told,)),))).annotations == ()

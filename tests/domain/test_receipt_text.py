@@ -48,7 +48,7 @@ def test_a_snapshot_is_named_and_no_checks_make_no_table() -> None:
 
 
 def test_what_became_of_the_tests_is_counted_and_named() -> None:
-    text = receipt_text.table(DOCUMENT)
+    text = receipt_text.whole(DOCUMENT)
     assert "- Failing before, passing now: 12 (`test_a`, " in text
     assert "`test_j`, …)" in text
     assert "test_k" not in text
