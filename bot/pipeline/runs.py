@@ -423,6 +423,7 @@ class _Trial:
         if not result.timed_out:
             said = await asyncio.to_thread(report.read, result.exit_code, out, err, junit)
         seen: Canary = "none" if made is None else _seen(made, said, result.exit_code, out + err)
+        printed = tail(result, OUTPUT_KEPT).splitlines()  # that there is a report is our doing
         found = None
         for path in coverages if made is None else []:
             if (data := await _left(sandbox, f"{REPO}/{path}")) is not None:
@@ -436,7 +437,7 @@ class _Trial:
                 timed_out=result.timed_out,
                 duration_s=result.duration_s,
                 report=_redacted(said, self.candidate) if said else None,
-                output=redact(tail(result, OUTPUT_KEPT)),
+                output=redact("\n".join(line for line in printed if own not in line)),
                 canary=seen,
                 canary_names=() if made is None else (made.passes, made.fails),
                 left_report=left is not None,
