@@ -39,6 +39,7 @@ class CheckResult:
     output: str = ""
     canary: Canary = "none"
     canary_names: tuple[str, ...] = ()
+    """The names of both, where the numbers here are of the very run that they joined."""
     left_report: bool = False
     """Whether it left the report that it was asked for."""
 
@@ -172,10 +173,10 @@ def judge(evidence: Evidence) -> Verdict:
         return Unverified(
             reasons=(f"The tree built in the sandbox is {evidence.tree}, ours is {evidence.expected_tree}.",)
         )
-    flags = tuple(flag.text for flag in evidence.flags if flag.grave)
+    flags = tuple(dict.fromkeys(flag.text for flag in evidence.flags if flag.grave))
     if failures := tuple(_failures(evidence)):
         return Failed(reasons=(*failures, *flags))
-    rest = tuple(flag.text for flag in evidence.flags if not flag.grave)
+    rest = tuple(dict.fromkeys(flag.text for flag in evidence.flags if not flag.grave))
     if doubts := tuple(_doubts(evidence)):
         return _unverified(evidence, (*doubts, *flags, *rest), draft=evidence.policy.unverified == "draft")
     if weakened := (*_weakened(evidence), *flags):
@@ -293,7 +294,7 @@ def _weakened(evidence: Evidence) -> Iterator[str]:
 
 def fails_beside_canary(check: CheckResult) -> bool:
     """Whether something else than the canary failed, as far as names, numbers and the exit code tell."""
-    counts, ours = check.counts, int(check.canary == "seen")
+    counts, ours = check.counts, int(check.canary == "seen" and bool(check.canary_names))
     if check.failing:
         return True
     if counts is not None:
@@ -323,7 +324,7 @@ def _said(evidence: Evidence) -> Iterator[str]:
         yield f"These tests are skipped now: {names(sets.newly_skipped)}."
     if (fewer := _fewer(evidence)) and not sets.gone:
         yield fewer
-    yield from (flag.text for flag in evidence.flags)
+    yield from dict.fromkeys(flag.text for flag in evidence.flags)
     if rewritten := tuple(dict.fromkeys(path for run in evidence.runs for path in run.rewritten)):
         yield f"While they ran, the checks changed files of the repository: {names(rewritten)}."
     old = evidence.of("old_tests")

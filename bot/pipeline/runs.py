@@ -286,7 +286,7 @@ class _Trial:
             return None
         ready = await self._take("old_tests", split.old_tests)
         results = {check.name: check for check in seen.checks}
-        run = await self._run("old_tests", ready, checks, results)
+        run = await self._run("old_tests", ready, checks, results, apart=is_other)
         doubted = [check for check in run.checks if check.canary == "missing" and not fails_beside_canary(check)]
         if not doubted:
             return run
@@ -363,16 +363,26 @@ class _Trial:
         ready: _Ready,
         checks: Sequence[Check],
         joined: Mapping[str, CheckResult] | None = None,
+        *,
+        apart: bool = False,
     ) -> Run:
-        """Runs the checks and ends the sandbox. `joined` are results by which each check's canaries are made."""
+        """Runs the checks and ends the sandbox. `joined` are results by which each check's canaries are made. With
+        `apart` they join a run of their own: their failure would hide what else an exit code has to say."""
         sandbox = ready.sandbox
         await sandbox.allow(self._allowed)
         results: list[CheckResult] = []
         rewritten: list[str] = []
         for check in checks:
+            plain = None
+            if apart:
+                plain, _ = await self._check(sandbox, check, None)
+                await workspace.check_out_exactly(sandbox, ready.tree, ready.files)
             made = await self._join(ready, (joined or {}).get(check.name))
+            if plain is not None and (made is None or plain.is_red or plain.timed_out):
+                results.append(plain)
+                continue
             result, found = await self._check(sandbox, check, made)
-            results.append(result)
+            results.append(result if plain is None else replace(plain, canary=result.canary))
             if kind == "candidate" and found is not None:
                 self._covered = found
             if made is not None or len(checks) > 1 or kind == "candidate":

@@ -169,6 +169,13 @@ def test_a_pass_that_the_old_tests_or_a_canary_deny_is_none(result: CheckResult,
     assert verdict.reasons == (reason,)
 
 
+def test_a_canary_that_joined_a_run_of_its_own_excuses_no_failure_in_the_other() -> None:
+    passed = check(0, report({"a": "passed", "b": "passed"}), canary="seen")
+    assert isinstance(judge(old_tests(passed)), Passed)
+    below = check(1, report({"a": "passed", "b": "passed"}), canary="seen")  # of coverage there is too little, say
+    assert judge(old_tests(below)).reasons == ("With the tests as they were before, `tests` fails (exit code 1).",)
+
+
 def test_where_there_were_no_tests_before_nothing_was_weakened() -> None:
     silent, seen = check(5, report()), check(0, report({"new": "passed"}))
     runs = (a_run("candidate", seen), a_run("baseline", silent), a_run("old_tests", silent))
