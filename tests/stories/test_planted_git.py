@@ -97,7 +97,9 @@ async def test_what_an_agent_plants_sees_no_token_and_changes_nothing_that_is_pu
         assert task.state is State.IN_REVIEW
         assert [t.used_by_git for t in s.github.tokens if set(t.permissions) == {"contents", "metadata"}] == [
             *(False, True),  # the set-up sandbox's: refused, and again
-            *(True, True),  # each verification's
+            True,  # the first verification's
+            False,  # by it the API was asked whether the base has moved
+            True,  # the second verification's
         ]
         [after] = s.pull_requests
         assert after.head_sha != pull.head_sha
