@@ -97,7 +97,7 @@ _TOOL = re.compile(
 _BINS = frozenset({"bin", ".bin", "sbin", "scripts", "shims"})
 _ENVIRONMENTS = re.compile(r"(?:^|/)(?:node_modules|\.venv|venv|site-packages|dist-packages|\.tox|\.nox)/")
 _VENDORED = re.compile(
-    r"(?:^|/)vendor/(?:bin/|autoload\.php$|composer/|phpunit/|pestphp/|mockery/|modules\.txt$"
+    r"(?:^|/)vendor/(?:bin/|autoload\.php$|composer/|phpunit/|pestphp/|mockery/"
     r"|(?:github\.com/(?:stretchr|onsi|google/go-cmp|smartystreets|frankban)|gotest\.tools|go\.uber\.org/mock)/)"
 )
 

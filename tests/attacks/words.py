@@ -16,7 +16,7 @@ import structlog
 from markdown_it import MarkdownIt
 
 from bot import sinks
-from bot.domain import comment
+from bot.domain import comment, pull_request
 from bot.domain.redaction import Redactor
 from bot.llm.protocol import Reply, ToolResult
 from bot.llm.scripted import ScriptedModel
@@ -192,7 +192,9 @@ def _without_walls(monkeypatch: pytest.MonkeyPatch, s: Story) -> None:
     monkeypatch.setattr(DockerProvider, "_make", with_secret)
     monkeypatch.setattr(Redactor, "redact", lambda _, text: text)
     monkeypatch.setattr(Redactor, "clean", lambda _, value: value)
-    monkeypatch.setattr(comment, "defuse", lambda text: text)
-    monkeypatch.setattr(comment, "one_line", lambda text, limit: " ".join(text.split())[:limit])
+    for module in (comment, pull_request):
+        monkeypatch.setattr(module, "defuse", lambda text: text)
+        monkeypatch.setattr(module, "one_line", lambda text, limit: " ".join(text.split())[:limit])
     monkeypatch.setattr(comment, "fence", lambda text, info="": f"```{info}\n{text}\n```")
-    monkeypatch.setattr(comment, "truncate", lambda text, *_: text)
+    for module in (comment, pull_request):
+        monkeypatch.setattr(module, "truncate", lambda text, *_: text)
