@@ -97,15 +97,18 @@ class _Trial:
     _ahead: dict[RunKind, asyncio.Task[_Ready | None]] = field(default_factory=dict)
     _grounds: list[Ground] = field(default_factory=list)
     _ending: set[asyncio.Task[None]] = field(default_factory=set)
+    _early: asyncio.Task[Sandbox | None] | None = None
+    """A sandbox for the old tests, which almost every verification needs, begun before anything else is known."""
     _built_in: str | None = None
     """The sandbox whose git has the candidate's tree already."""
     _covered: tuple[str, bytes] | None = None
     """The coverage report that the candidate's checks left, by its path."""
 
     async def aclose(self) -> None:
-        for task in self._ahead.values():
+        pending = [*self._ahead.values(), *([self._early] if self._early else [])]
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*self._ahead.values(), return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
         for sandbox in [*self._open]:
             self._end(sandbox)
         await self._ended()
@@ -117,6 +120,8 @@ class _Trial:
         # The one sandbox in which nothing has run yet but, maybe, the base's own set-up.
         first = await (base.ground.open("candidate") if base and base.ground else self.maker.clone("candidate"))
         self._open.append(first)
+        if base is not None and base.ground is not None and not candidate.changes_manifests:
+            self._early = asyncio.create_task(self._opened(base.ground, "old_tests"))
         if base is None:
             files = await workspace.listing(first, candidate.base)
             setup, checks, _ = detect.applied(candidate.rules, await detected(first))
@@ -310,12 +315,23 @@ class _Trial:
         """Prepares a later run's sandbox beside the present run, if there is room for both."""
 
         async def prepare() -> _Ready | None:
-            try:
-                return await self._prepare(kind, patch, None)
-            except PoolFull:
-                return None
+            early, self._early = (self._early, None) if kind == "old_tests" else (None, self._early)
+            sandbox = await (early or self._opened(self._ground_of(kind), kind))
+            return None if sandbox is None else await self._prepare(kind, patch, sandbox)
 
         self._ahead[kind] = asyncio.create_task(prepare())
+
+    def _ground_of(self, kind: RunKind) -> Ground:
+        return self._of_candidate if kind in ("candidate", "old_tests") else self._of_base
+
+    async def _opened(self, ground: Ground, kind: RunKind) -> Sandbox | None:
+        """None where there is no room."""
+        try:
+            sandbox = await ground.open(kind.replace("_", "-"))
+        except PoolFull:
+            return None
+        self._open.append(sandbox)
+        return sandbox
 
     async def _take(self, kind: RunKind, patch: Patch) -> _Ready:
         task = self._ahead.pop(kind, None)
@@ -335,9 +351,8 @@ class _Trial:
         return ready
 
     async def _prepare(self, kind: RunKind, patch: Patch, sandbox: Sandbox | None) -> _Ready:
-        of_candidate = kind in ("candidate", "old_tests")
         if sandbox is None:
-            sandbox = await (self._of_candidate if of_candidate else self._of_base).open(kind.replace("_", "-"))
+            sandbox = await self._ground_of(kind).open(kind.replace("_", "-"))
             self._open.append(sandbox)
         tree, files = tree_id(self.base.files, patch), patched(self.base.files, patch)
         is_built = sandbox.id == self._built_in and kind == "candidate"
@@ -385,7 +400,7 @@ class _Trial:
             results.append(result if plain is None else replace(plain, canary=result.canary))
             if kind == "candidate" and found is not None:
                 self._covered = found
-            if made is not None or len(checks) > 1 or kind == "candidate":
+            if check is not checks[-1] or kind == "candidate":
                 changed = await workspace.check_out_exactly(sandbox, ready.tree, ready.files)
                 rewritten += [path for path in changed if made is None or path != made.path]
         self._end(sandbox)
