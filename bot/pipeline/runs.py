@@ -387,12 +387,14 @@ class _Trial:
         await sandbox.allow(self._allowed)
         results: list[CheckResult] = []
         rewritten: list[str] = []
+        # One for all checks: of two files of the same size and second, what Python has compiled counts for both.
+        token = f"t{secrets.token_hex(6)}"
         for check in checks:
             plain = None
             if apart:
                 plain, _ = await self._check(sandbox, check, None)
                 await workspace.check_out_exactly(sandbox, ready.tree, ready.files)
-            made = await self._join(ready, (joined or {}).get(check.name))
+            made = await self._join(ready, (joined or {}).get(check.name), token)
             if plain is not None and (made is None or plain.is_red or plain.timed_out):
                 results.append(plain)
                 continue
@@ -409,12 +411,11 @@ class _Trial:
         self.tell(run)
         return run
 
-    async def _join(self, ready: _Ready, seen: CheckResult | None) -> canary.Canary | None:
+    async def _join(self, ready: _Ready, seen: CheckResult | None, token: str) -> canary.Canary | None:
         """Puts two tests of ours beside those that the check runs, if its runner is known."""
         if seen is None or seen.report is None:
             return None
         runner, ran = seen.report.runner, tuple(seen.report.tests or ())
-        token = f"t{secrets.token_hex(6)}"
         for entry in canary.sites(runner, ran, self.base.files)[:SITES]:
             with contextlib.suppress(OSError, ValueError, SandboxError):
                 content = await ready.sandbox.read(f"{REPO}/{entry.path}", max_bytes=workspace.MANIFEST_LIMIT)
