@@ -40,7 +40,7 @@ class Seen:
     calls: int
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(2400)
 async def test_a_kill_at_a_save_point_of_each_kind_ends_in_the_same_pull_request(
     record_property: Callable[[str, object], None],
 ) -> None:
