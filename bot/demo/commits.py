@@ -3,18 +3,16 @@ anything else of itself."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.demo import bare
 from bot.demo.borrowed import Borrowed, borrowed
+from bot.demo.repository import git
 from bot.domain.errors import UserError
 
-TIMEOUT_S = 120.0
 REFS_LIMIT = 10_000
 OBJECT_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -36,14 +34,14 @@ async def read_refs(repo: Path) -> Mapping[str, Commit]:
     """The commits of HEAD and of every branch, tag and other ref."""
     async with borrowed(repo) as ours:
         query = ("for-each-ref", f"--count={REFS_LIMIT}", "--format=%(refname)")
-        return await _read(ours, ["HEAD", *(await _git(ours, *query)).decode("utf-8", "surrogateescape").split()])
+        return await _read(ours, ["HEAD", *(await git(ours, *query)).decode("utf-8", "surrogateescape").split()])
 
 
 async def _read(ours: Borrowed, names: Sequence[str]) -> dict[str, Commit]:
     # An id is asked for as it is: a tag's is not its commit's, and git's own way through a commit goes by what lies
     # beside the commits to be quicker.
     asked = "".join(f"{name}\n" if OBJECT_ID.fullmatch(name) else f"{name}^{{commit}}\n" for name in names)
-    left = await _git(ours, "cat-file", "--batch", stdin=asked.encode("utf-8", "surrogateescape"))
+    left = await git(ours, "cat-file", "--batch", stdin=asked.encode("utf-8", "surrogateescape"))
     found = {}
     for name in names:
         line, _, left = left.partition(b"\n")
@@ -60,27 +58,3 @@ def _commit(sha: str, content: bytes, ours: Borrowed) -> Commit:
     if hashlib.new(kind, b"commit %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest() != sha:
         raise UserError(f"The object {sha} in {ours.work_tree} is not what its id says; `git fsck` tells more.")
     return Commit(id=sha, tree=content.partition(b"\n")[0].removeprefix(b"tree ").decode())
-
-
-async def _git(ours: Borrowed, *args: str, stdin: bytes = b"") -> bytes:
-    process = await asyncio.create_subprocess_exec(
-        bare.executable(),
-        *args,
-        cwd=ours.work_tree,
-        env={**bare.environment(ours.git_dir), **ours.environment},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            out, _ = await process.communicate(stdin)
-    except TimeoutError as exc:
-        raise UserError(f"git {args[0]} did not end within {TIMEOUT_S:.0f} seconds in {ours.work_tree}.") from exc
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise UserError(f"git {args[0]} failed in {ours.work_tree}.")
-    return out

@@ -20,7 +20,7 @@ async def resolve(repo: Path, revision: str) -> str:
     """The commit a revision names."""
     async with borrowed(repo) as ours:
         try:
-            out = await _git(ours, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+            out = await git(ours, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         except UserError as exc:
             raise UserError(f"{repo} is no git repository with a commit {revision!r}.") from exc
         return out.decode().strip()
@@ -29,38 +29,38 @@ async def resolve(repo: Path, revision: str) -> str:
 async def is_dirty(repo: Path) -> bool:
     async with borrowed(repo) as ours:
         # Git would look into a submodule with the configuration that lies there.
-        return bool(await _git(ours, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"))
+        return bool(await git(ours, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all"))
 
 
 async def bundle(repo: Path, commit: str) -> bytes:
     """The commit and its history in one file."""
     async with borrowed(repo) as ours:
         # A bundle carries refs, not bare ids.
-        await _git(ours, "update-ref", "refs/coder/base", commit)
+        await git(ours, "update-ref", "refs/coder/base", commit)
         file = ours.git_dir / "out.bundle"
-        await _git(ours, "bundle", "create", "-q", str(file), "refs/coder/base")
+        await git(ours, "bundle", "create", "-q", str(file), "refs/coder/base")
         return await asyncio.to_thread(file.read_bytes)
 
 
 async def show(repo: Path, commit: str, path: str) -> bytes | None:
     """A file as a commit has it, or None."""
     async with borrowed(repo) as ours:
-        if not (await _git(ours, "ls-tree", commit, "--", path)).strip():
+        if not (await git(ours, "ls-tree", commit, "--", path)).strip():
             return None
-        return await _git(ours, "cat-file", "blob", f"{commit}:{path}")
+        return await git(ours, "cat-file", "blob", f"{commit}:{path}")
 
 
 async def diff(repo: Path, base: str, head: str) -> bytes:
     """What changes from base to head, as `git apply` takes it."""
     async with borrowed(repo) as ours:
-        return await _git(ours, "diff", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", base, head)
+        return await git(ours, "diff", "--binary", "--no-color", "--no-ext-diff", "--no-textconv", base, head)
 
 
 async def apply(repo: Path, patch: bytes) -> None:
     """Applies a diff to the work tree."""
     async with borrowed(repo) as ours:
         try:
-            await _git(ours, "apply", "--whitespace=nowarn", "-", stdin=patch)
+            await git(ours, "apply", "--whitespace=nowarn", "-", stdin=patch)
         except UserError as exc:
             said = f"The patch does not apply to the work tree of {repo}; it is in the file you named."
             raise UserError(said) from exc
@@ -70,15 +70,15 @@ async def read_patch(repo: Path, base: str, patch: bytes) -> Patch:
     """A diff as bytes of changed files, relative to a commit."""
     async with borrowed(repo) as ours:
         env = {"GIT_INDEX_FILE": str(ours.git_dir / "candidate")}
-        await _git(ours, "read-tree", base, env=env)
+        await git(ours, "read-tree", base, env=env)
         try:
-            await _git(ours, "apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, env=env)
+            await git(ours, "apply", "--cached", "--whitespace=nowarn", "-", stdin=patch, env=env)
         except UserError as exc:
             raise UserError(
                 f"The patch does not apply to {base[:12]}. Is it a git diff against that commit?"
             ) from exc
-        tree = (await _git(ours, "write-tree", env=env)).decode().strip()
-        raw = await _git(ours, "diff-tree", "-r", "-z", "--no-renames", "--raw", base, tree, env=env)
+        tree = (await git(ours, "write-tree", env=env)).decode().strip()
+        raw = await git(ours, "diff-tree", "-r", "-z", "--no-renames", "--raw", base, tree, env=env)
         fields = raw.split(b"\0")
         changes = []
         for meta, name in zip(fields[0::2], fields[1::2], strict=False):
@@ -90,14 +90,15 @@ async def read_patch(repo: Path, base: str, patch: bytes) -> Patch:
             if status == "D":
                 changes.append(Change(path=path, mode=None))
             elif known := [one for one in get_args(Mode) if one == mode]:
-                content = await _git(ours, "cat-file", "blob", sha, env=env)
+                content = await git(ours, "cat-file", "blob", sha, env=env)
                 changes.append(Change(path=path, mode=known[0], content=content))
             else:
                 raise UserError(f"{path} is a submodule; submodules can't be changed.")
         return Patch.of(*changes)
 
 
-async def _git(ours: Borrowed, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> bytes:
+async def git(ours: Borrowed, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> bytes:
+    """What git prints; UserError where it fails or does not end."""
     process = await asyncio.create_subprocess_exec(
         bare.executable(),
         *args,

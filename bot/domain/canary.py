@@ -26,11 +26,6 @@ class Canary:
     fails: str
 
 
-def site(runner: str, ran: Collection[str], base: Sequence[TreeEntry]) -> TreeEntry | None:
-    """The best of `sites`."""
-    return next(iter(sites(runner, ran, base)), None)
-
-
 def sites(runner: str, ran: Collection[str], base: Sequence[TreeEntry]) -> tuple[TreeEntry, ...]:
     """Base's test files that could take canaries, the best first: files that ran, as far as the ids of tests in `ran`
     tell that, before others that the runner would collect; among equals the last one by its path, so that a failing

@@ -125,18 +125,26 @@ _JEST_NONE = re.compile(r"No tests found, exiting with code [01]$")
 
 
 def _jest(lines: Lines) -> Found | None:
-    none = _last(_JEST_NONE, lines)
-    if (last := _last(_JEST, lines)) is None:
-        return (none[0], Counts()) if none else None
+    return _of_files(lines, _JEST, _JEST_SUITES, _JEST_NONE)
+
+
+def _of_files(
+    lines: Lines, closing: re.Pattern[str], red_files: re.Pattern[str], none: re.Pattern[str]
+) -> Found | None:
+    """A closing line of tests, with one about their files before it; `none` is what there is where no file was found.
+    Files that are red without a red test could not be loaded."""
+    empty = _last(none, lines)
+    if (last := _last(closing, lines)) is None:
+        return (empty[0], Counts()) if empty else None
     at, match = last
     said = _numbers(match[1])
-    suites = _JEST_SUITES.match(lines[at - 1])
+    files = red_files.match(lines[at - 1])
     failed = said.get("failed", 0)
     return at, Counts(
         passed=said.get("passed", 0),
         failed=failed,
         skipped=said.get("skipped", 0) + said.get("todo", 0),
-        errors=int(suites[1]) if suites and not failed else 0,
+        errors=int(files[1]) if files and not failed else 0,
     )
 
 
@@ -146,19 +154,7 @@ _VITEST_NONE = re.compile(r"No test files found, exiting with code [01]$")
 
 
 def _vitest(lines: Lines) -> Found | None:
-    none = _last(_VITEST_NONE, lines)
-    if (last := _last(_VITEST, lines)) is None:
-        return (none[0], Counts()) if none else None
-    at, match = last
-    said = _numbers(match[1])
-    files = _VITEST_FILES.match(lines[at - 1])
-    failed = said.get("failed", 0)
-    return at, Counts(
-        passed=said.get("passed", 0),
-        failed=failed,
-        skipped=said.get("skipped", 0) + said.get("todo", 0),
-        errors=int(files[1]) if files and not failed else 0,
-    )
+    return _of_files(lines, _VITEST, _VITEST_FILES, _VITEST_NONE)
 
 
 MOCHA = re.compile(rf" +{_N} passing \([0-9]+(?:ms|s|m|h)\)$")

@@ -30,16 +30,6 @@ def _added(env: Mapping[str, str], name: str, words: str) -> str:
     return f"{before} {words}" if (before := env.get(name, "").strip()) else words
 
 
-_OWN = ("junitxml", "junit-xml", "tox")
-"""In a command: pytest writes elsewhere, or doesn't get to see the environment."""
-
-
-def leaves_report(runner: str, command: str = "") -> bool:
-    """Whether a run that was asked and got as far as its closing lines must have left a file, so that one without is
-    suspicious. Only of pytest that is certain, and not if its command says something else about reports."""
-    return runner == "pytest" and not any(word in command for word in _OWN)
-
-
 def was_refused(exit_code: int, stderr: str) -> bool:
     """Whether pytest did not start because it was asked: a setup without its JUnit plugin. The check is then to be
     run again without being asked."""

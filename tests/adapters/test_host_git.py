@@ -112,7 +112,6 @@ def test_no_part_of_the_bot_starts_git_but_in_a_directory_of_its_own() -> None:
         "demo/bare.py": ["asyncio.create_subprocess_exec", "subprocess.run"],  # a bare repository it has made
         "demo/git_http.py": ["asyncio.create_subprocess_exec"],  # the same, served
         "demo/repository.py": ["asyncio.create_subprocess_exec"],  # a borrowed one
-        "demo/commits.py": ["asyncio.create_subprocess_exec"],  # the same
     }
     for name in starts:
         text = (root / name).read_text()

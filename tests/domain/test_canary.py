@@ -7,7 +7,7 @@ import unittest
 
 import pytest
 
-from bot.domain.canary import RUNNERS, Canary, make, seen, site, sites
+from bot.domain.canary import RUNNERS, Canary, make, seen, sites
 from bot.domain.tree import TreeEntry
 
 TOKEN = "k7f3a91c0de"
@@ -19,8 +19,9 @@ def entry(path: str, mode: str = "100644") -> TreeEntry:
 
 
 def placed(runner: str, *paths: str, ran: tuple[str, ...] = ()) -> str | None:
-    found = site(runner, ran, [entry(path) for path in paths])
-    return found.path if found else None
+    """The best of the files."""
+    found = sites(runner, ran, [entry(path) for path in paths])
+    return found[0].path if found else None
 
 
 def made(runner: str, path: str, text: str) -> str:

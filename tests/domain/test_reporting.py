@@ -8,10 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from bot.domain.report import Counts, Report, read
-from bot.domain.reporting import asked, leaves_report, was_refused
+from bot.domain.reporting import asked, was_refused
 
 TESTS = "def test_a():\n    pass\n\n\ndef test_b():\n    assert 0\n"
 
@@ -69,26 +67,3 @@ def test_a_setup_without_the_junit_plugin_refuses_and_is_known_by_that(tmp_path:
     mistaken = run(tmp_path, tmp_path / "asked.xml", "--no-such-option")
     assert mistaken.returncode == refused.returncode
     assert not was_refused(mistaken.returncode, mistaken.stderr)
-
-
-@pytest.mark.parametrize(
-    ("runner", "command", "certain"),
-    [
-        ("pytest", "python -m pytest -q", True),
-        ("pytest", "make test", True),
-        ("pytest", "", True),
-        ("pytest", "pytest --junitxml=r.xml", False),
-        ("pytest", "pytest --junit-xml r.xml", False),
-        ("pytest", "pytest -p no:junitxml", False),
-        ("pytest", "tox -e py311", False),
-        ("unittest", "python -m unittest", False),
-        ("node", "node --test", False),
-        ("go", "go test ./...", False),
-        ("jest", "npx jest", False),
-        ("junit", "ctest", False),
-    ],
-)
-def test_only_pytest_is_sure_to_leave_a_report_unless_its_command_says_otherwise(
-    runner: str, command: str, certain: bool
-) -> None:
-    assert leaves_report(runner, command) is certain
