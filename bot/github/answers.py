@@ -5,7 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, RootModel, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    AwareDatetime,
+    BeforeValidator,
+    RootModel,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from bot.github.http import Shape
 
@@ -107,6 +114,42 @@ class Comment(Shape):
 
 
 class Comments(RootModel[list[Comment]]):
+    pass
+
+
+def _lowered(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+class Review(Shape):
+    id: int
+    state: Annotated[
+        Literal["approved", "changes_requested", "commented", "dismissed", "pending"], BeforeValidator(_lowered)
+    ]
+    """Upper case where it was asked for, lower case in a webhook."""
+    body: str | None = None
+    user: User | None = None
+    submitted_at: Instant = None
+    commit_id: str | None = None
+    performed_via_github_app: Numbered | None = None
+
+
+class InlineComment(Shape):
+    id: int
+    pull_request_review_id: int | None = None
+    in_reply_to_id: int | None = None
+    path: str
+    line: int | None = None
+    original_line: int | None = None
+    diff_hunk: str = ""
+    body: str
+    user: User | None = None
+    created_at: Instant = None
+    updated_at: Instant = None
+    performed_via_github_app: Numbered | None = None
+
+
+class InlineComments(RootModel[list[InlineComment]]):
     pass
 
 

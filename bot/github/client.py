@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeVar
-
-from pydantic import BaseModel
+from typing import Literal
 
 from bot.domain.check_run import AT_ONCE, Annotation, CheckRun
 from bot.domain.errors import GitHubError, UserError
@@ -17,8 +15,9 @@ from bot.domain.event import Person
 from bot.domain.patch import Mode
 from bot.github import answers
 from bot.github.answers import Level
-from bot.github.http import Session, read, route
-from bot.github.webhook import GHOST
+from bot.github.calls import person
+from bot.github.ci import Ci
+from bot.github.reviews import Reviews
 
 COMMENTS_LIMIT = 500
 """Comments read of one conversation, the newest ones."""
@@ -28,7 +27,6 @@ FILE_LIMIT = 1_000_000
 _PAGE = 100
 
 Reaction = Literal["+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eyes"]
-ShapeT = TypeVar("ShapeT", bound=BaseModel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,22 +121,9 @@ class Pull:
     state: Literal["open", "closed"]
 
 
-class Repository:
+class Repository(Reviews, Ci):
     """One repository, by its names and a session whose token is good for it. Every failure is a `GitHubError` that
     names what was asked for; `retryable` there says whether asking again may help."""
-
-    def __init__(
-        self, session: Session, owner: str, name: str, *, app_id: int, app_login: Callable[[], Awaitable[str]]
-    ) -> None:
-        self._session = session
-        self._owner = owner
-        self._name = name
-        self._app_id = app_id
-        self._app_login = app_login
-
-    @property
-    def full_name(self) -> str:
-        return f"{self._owner}/{self._name}"
 
     async def info(self) -> RepositoryInfo:
         found = await self._get(answers.Repository, f"the repository {self.full_name}", [])
@@ -163,14 +148,6 @@ class Repository:
             role=found.role_name or found.permission,
             user_id=found.user.id if found.user else None,
         )
-
-    async def is_own(self, author: Person, via_app: int | None) -> bool:
-        """Whether our App did it: its own account, or anybody through it."""
-        return via_app == self._app_id or await self.is_own_account(author)
-
-    async def is_own_account(self, somebody: Person) -> bool:
-        """Whether that is the account of our App, whose name no person can take."""
-        return somebody.is_bot and somebody.login == await self._app_login()
 
     async def head(self, branch: str) -> Commit:
         """The commit a branch points to; a branch that isn't there is a 404."""
@@ -237,7 +214,7 @@ class Repository:
             number=found.number,
             title=found.title,
             body=found.body or "",
-            author=_person(found.user),
+            author=person(found.user),
             state=found.state,
             locked=found.locked,
             updated_at=found.updated_at,
@@ -391,60 +368,15 @@ class Repository:
         return IssueComment(
             id=comment.id,
             body=comment.body or "",
-            author=_person(comment.user),
+            author=person(comment.user),
             created_at=comment.created_at,
             updated_at=comment.updated_at,
-            by_this_app=await self._is_ours(comment),
+            by_this_app=await self._is_ours(comment.user, comment.performed_via_github_app),
         )
-
-    async def _is_ours(self, comment: answers.Comment) -> bool:
-        """By the App's id where GitHub says through which App the comment came, for an id outlives a rename; else by
-        the App's own account. The id alone would not do: it is also on what a person writes through the App with a
-        token of their own."""
-        author = _person(comment.user)
-        if not author.is_bot:
-            return False
-        if comment.performed_via_github_app is not None:
-            return comment.performed_via_github_app.id == self._app_id
-        return await self.is_own_account(author)
-
-    async def _get(
-        self, shape: type[ShapeT], about: str, segments: Sequence[str | int], **params: str | int
-    ) -> ShapeT:
-        content = await self._call("GET", about, segments, params=params or None)
-        return read(shape, content, about)
-
-    async def _find(self, shape: type[ShapeT], about: str, segments: Sequence[str | int]) -> ShapeT | None:
-        try:
-            return await self._get(shape, about, segments)
-        except GitHubError as exc:
-            if exc.status == 404:
-                return None
-            raise
-
-    async def _post(self, shape: type[ShapeT], about: str, segments: Sequence[str | int], body: Any) -> ShapeT:
-        content = await self._call("POST", about, segments, json=body)
-        return read(shape, content, about)
-
-    async def _call(
-        self,
-        method: Literal["GET", "POST", "PATCH", "DELETE"],
-        about: str,
-        segments: Sequence[str | int],
-        *,
-        json: Any = None,
-        params: Mapping[str, str | int] | None = None,
-    ) -> bytes:
-        path = route("repos", self._owner, self._name, *segments)
-        return await self._session.call(method, path, about, json=json, params=params)
 
 
 _FILES = ("100644", "100755")
 _FOLDER = "040000"
-
-
-def _person(user: answers.User | None) -> Person:
-    return Person(id=user.id, login=user.login, is_bot=user.type == "Bot") if user else GHOST
 
 
 def _ref(kind: Literal["ref", "refs", "matching-refs"], branch: str) -> list[str]:
