@@ -6,7 +6,7 @@ WORKERS ?= 3
 PATIENT := -o faulthandler_timeout=7300
 TOOLCHAINS := golang-go cargo jest mocha
 
-.PHONY: help setup engine toolchains postgres check format test slow chaos corpus fuzz bench demo live-e2b clean
+.PHONY: help setup engine toolchains postgres check format test slow chaos soak corpus fuzz bench demo live-e2b clean
 
 help:
 	@grep -hE '^[a-z0-9-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,10 @@ slow: setup engine toolchains postgres ## what takes longer: kills before every 
 
 chaos: setup engine ## 200 random faults over 50 tasks on Docker, 40 over 10 on E2B; CODER_CHAOS_SEED=N for another course
 	$(BIN)/pytest -n0 -m slow $(PATIENT) tests/stories/test_chaos.py $(ARGS)
+
+soak: setup engine ## 2,000 deliveries over 100 issues in any order, often, under kills; CODER_SOAK_SEED=N, _DELIVERIES, _ISSUES
+	@echo "CODER_SOAK_SEED=$${CODER_SOAK_SEED:-1} CODER_SOAK_DELIVERIES=$${CODER_SOAK_DELIVERIES:-2000} CODER_SOAK_ISSUES=$${CODER_SOAK_ISSUES:-100}"
+	$(BIN)/pytest -n0 -s -m slow $(PATIENT) tests/soak $(ARGS)
 
 corpus: setup engine toolchains ## honest and dishonest patches in seven ecosystems, and which of them are accepted
 	$(BIN)/pytest -n $(WORKERS) -m 'slow or not slow' $(PATIENT) tests/corpus $(ARGS)

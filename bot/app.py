@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,6 +31,7 @@ from bot.llm import prices
 from bot.llm.protocol import Model
 from bot.llm.spec import parse_spec
 from bot.pipeline import reconcile, stages
+from bot.pipeline.deliveries import Missed
 from bot.pipeline.deps import Deps
 from bot.sandbox.credentials import load_credentials
 from bot.sandbox.pool import PooledProvider, PoolLimits
@@ -56,6 +57,7 @@ class Bot:
     settings: Settings
     deps: Deps
     engine: EmbeddedEngine
+    missed: Missed
     web: FastAPI
     metrics: FastAPI
 
@@ -63,17 +65,20 @@ class Bot:
         """Works until cancelled, beginning with what an earlier process left undone."""
         await self.engine.recover()
         async with asyncio.TaskGroup() as group:
+            group.create_task(_look("missed deliveries", self.missed.look))
             group.create_task(self.engine.serve())
-            group.create_task(self._reconcile())
+            group.create_task(_look("reconcile", lambda: reconcile.run(self.deps)))
 
-    async def _reconcile(self) -> None:
-        while True:
-            try:
-                await reconcile.run(self.deps)
-            except Exception:
-                # One failed look must not end the work of all tasks; the next look comes.
-                log.exception("reconcile failed")
-            await asyncio.sleep(RECONCILE_S)
+
+async def _look(name: str, look: Callable[[], Awaitable[None]]) -> None:
+    """Now and every few minutes; each look by itself, so that none waits for what another one asks for."""
+    while True:
+        try:
+            await look()
+        except Exception:
+            # One failed look must not end the work of all tasks; the next look comes.
+            log.exception(f"{name} failed")
+        await asyncio.sleep(RECONCILE_S)
 
 
 @asynccontextmanager
@@ -120,7 +125,7 @@ def _wire(
     secret = settings.github_webhook_secret
     if secret is None or not secret.get_secret_value():
         raise UserError("GITHUB_WEBHOOK_SECRET is not set; it is the secret of your GitHub App's webhook.")
-    github = github_app(settings, learn=redactor.learn)
+    github = github_app(settings, clock=clock, learn=redactor.learn)
     deps = Deps(
         store=store,
         engine=engine,
@@ -149,7 +154,9 @@ def _wire(
         clock=clock,
         keys=lambda: signing.document(signing.known(settings)),
     )
-    return Bot(settings=settings, deps=deps, engine=engine, web=web, metrics=metrics.create(store.tally))
+    missed = Missed(store, github, clock)
+    numbers = metrics.create(store.tally)
+    return Bot(settings=settings, deps=deps, engine=engine, missed=missed, web=web, metrics=numbers)
 
 
 def known_secrets(settings: Settings) -> tuple[str, ...]:
@@ -234,11 +241,13 @@ def pool_limits(settings: Settings, theirs: ProviderLimits) -> PoolLimits:
     )
 
 
-def github_app(settings: Settings, *, learn: Callable[[str], None] | None = None) -> App:
+def github_app(
+    settings: Settings, *, clock: Callable[[], datetime] = utc_now, learn: Callable[[str], None] | None = None
+) -> App:
     if settings.github_app_id is None or settings.github_private_key is None:
         raise UserError("GITHUB_APP_ID and GITHUB_PRIVATE_KEY are not set; they come with your GitHub App.")
     key = settings.github_private_key.get_secret_value()
-    return App(settings.github_app_id, key, settings.github_api_url, learn=learn)
+    return App(settings.github_app_id, key, settings.github_api_url, clock=clock, learn=learn)
 
 
 def model(settings: Settings, wanted: str | None) -> Model:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from bot import cli_receipt
+from bot import cli_deliveries, cli_receipt
 from bot import settings as env
 from bot.domain import command, config
 from bot.domain.commands_policy import Allowed, Policy, Refused
@@ -49,6 +49,7 @@ for name, group in {
     "comment": comments,
     "db": databases,
     "receipt": cli_receipt.receipts,
+    "deliveries": cli_deliveries.deliveries,
     "tasks": tasks,
     "sandboxes": sandboxes,
 }.items():

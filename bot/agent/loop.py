@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from bot.agent.tools import Observation, Toolbox, may_change, submission
+from bot.agent.tools import Observation, Submit, Toolbox, may_change, submission
 from bot.domain.budget import Allowance, Exceeded, Spend, Usage, before_call, before_reply
 from bot.domain.episode import Code
 from bot.domain.transcript import LOST_CALL, NOT_RUN, Call, Step, too_large, too_large_note
@@ -39,6 +40,7 @@ class Submitted:
 
     title: str
     summary: str
+    replies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +168,7 @@ async def run(
                 times = f"{refusals} calls in a row" if refusals >= REFUSALS else f"{refused} calls"
                 return Ended(code=Code.POLICY_REFUSED, detail=f"{times} were refused: {observation.text}")
             if observation.submitted:
-                return Submitted(title=observation.submitted.title, summary=observation.submitted.summary)
+                return _submitted(observation.submitted)
 
 
 def submitted(steps: tuple[Step, ...]) -> Submitted | None:
@@ -175,7 +177,11 @@ def submitted(steps: tuple[Step, ...]) -> Submitted | None:
         return None
     last = steps[-1].calls[-1]
     found = submission(last.name, last.arguments) if last.result not in (LOST_CALL, NOT_RUN) else None
-    return Submitted(title=found.title, summary=found.summary) if found else None
+    return _submitted(found) if found else None
+
+
+def _submitted(said: Submit) -> Submitted:
+    return Submitted(title=said.title, summary=said.summary, replies=said.replies)
 
 
 def lost(steps: tuple[Step, ...]) -> tuple[tuple[Call, ...], int]:

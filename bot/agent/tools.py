@@ -91,6 +91,10 @@ class Submit(_Arguments):
 
     summary: str = Field(description="What was wrong, what you changed, how you know. Markdown, for reviewers.")
     title: str = Field(description="One line, as a pull request's title.")
+    replies: dict[str, str] = Field(
+        default={},
+        description="By a thread's number, what you answer there: what you did for it, or why not. Markdown.",
+    )
 
 
 TOOLS: Mapping[str, tuple[type[_Arguments], Grant | None]] = {
@@ -147,16 +151,24 @@ class Toolbox:
     tests_timeout_s: float
     lifetime_s: int
     env: Mapping[str, str]
+    has_threads: bool = False
+    """Whether there are threads of a review to be answered."""
     _blocked: set[str] = field(default_factory=set, init=False, repr=False)
     """Hosts that the model has been told it can't reach."""
 
     def specs(self) -> list[ToolSpec]:
         """The tools that the grants allow."""
         return [
-            ToolSpec(name=name, description=arguments.__doc__ or "", parameters=arguments.model_json_schema())
+            ToolSpec(name=name, description=arguments.__doc__ or "", parameters=self._schema(arguments))
             for name, (arguments, grant) in TOOLS.items()
             if grant is None or grant in self.grants
         ]
+
+    def _schema(self, arguments: type[_Arguments]) -> dict[str, Any]:
+        schema = arguments.model_json_schema()
+        if not self.has_threads:
+            schema["properties"].pop("replies", None)
+        return schema
 
     async def run(self, call: ToolCall, *, timeout_s: float, repeated: bool = False) -> Observation:
         """Runs one call within `timeout_s`. `repeated` says that it may have run before, when a crash came between

@@ -4,18 +4,19 @@ work goes on from."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from pydantic import TypeAdapter
-from sqlalchemy.exc import IntegrityError
 from sqlmodel import col, delete, select, update
 from sqlmodel.ext.asyncio.session import AsyncSession
+from sqlmodel.sql.expression import SelectOfScalar
 
 from bot.db.counts import Counts
 from bot.db.database import hold
+from bot.db.deliveries import DUPLICATE, Deliveries, enqueue, waiting
+from bot.db.deliveries import Delivery as Delivery
 from bot.db.receipts import Receipts, dumped
 from bot.db.receipts import SavedReceipt as SavedReceipt
 from bot.db.sandboxes import Checkpoint as Checkpoint
@@ -24,88 +25,21 @@ from bot.db.sandboxes import SandboxRecord as SandboxRecord
 from bot.db.sandboxes import SlotRecord as SlotRecord
 from bot.db.sandboxes import SnapshotRecord as SnapshotRecord
 from bot.db.tables import BriefingRow, DeliveryRow, EpisodeRow, JobRow, ReceiptRow, StepRow, TaskRow, ToolCallRow
+from bot.db.told import Telling as Telling
+from bot.db.told import Told
 from bot.domain.budget import Usage
-from bot.domain.episode import Code, Episode
-from bot.domain.event import Commented, Event, Ignored, Marked
+from bot.domain.episode import Code, Episode, Thread
 from bot.domain.receipt import Receipt
 from bot.domain.task import Decision, Job, Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step
 
 NANOS = 1_000_000_000
 
-DUPLICATE = "duplicate of another delivery"
-FAILED = "failed"
-"""How the outcome of a delivery begins whose intake was given up: delivered again, it is tried again."""
 
-_DELIVERIES_LOCK, _REFUSALS_LOCK = 7_304, 7_305
-
-_events: TypeAdapter[Event] = TypeAdapter(Event)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Delivery:
-    """A webhook call as it was recorded; `outcome` is empty until intake has decided."""
-
-    guid: str
-    name: str
-    event: Event
-    received_at: datetime
-    outcome: str
-    answer: str | None
-    task_id: str | None
-
-
-class Store(Sandboxes, Receipts, Counts):
+class Store(Deliveries, Sandboxes, Receipts, Told, Counts):
     """One database, SQLite or Postgres by its URL. Close it when done; methods are safe to call concurrently."""
 
     # Deliveries
-
-    async def accept(self, guid: str, name: str, event: Event, *, now: datetime) -> bool:
-        """Records a delivery and makes its intake due, in one transaction. False where it is known already, unless
-        its intake has failed: then it is tried anew. What is about the same as another delivery is only recorded."""
-        row = DeliveryRow(guid=guid, name=name, payload=_events.dump_python(event, mode="json"), received_at=now)
-        try:
-            async with self._write("delivery accepted") as session:
-                if isinstance(event, Commented | Marked):
-                    await self._alone(session, _DELIVERIES_LOCK)
-                    row.subject = event.subject
-                known = await session.get(DeliveryRow, guid)
-                if known is not None and not known.outcome.startswith(FAILED):
-                    return False
-                if known is not None:
-                    known.outcome = ""
-                    session.add(known)
-                elif isinstance(event, Ignored):
-                    row.outcome = f"ignored: {event.reason}"
-                elif await _is_taken(session, row.subject):
-                    row.subject, row.outcome = None, DUPLICATE
-                if known is None:
-                    session.add(row)
-                    await session.flush()
-                if not row.outcome:
-                    await _enqueue(session, Stage.INTAKE, guid, now)
-        except IntegrityError:
-            return False
-        return True
-
-    async def delivery(self, guid: str) -> Delivery | None:
-        async with self._read() as session:
-            row = await session.get(DeliveryRow, guid)
-            return _delivery(row) if row else None
-
-    async def conclude(self, guid: str, outcome: str, *, answer: str | None = None, once: str | None = None) -> None:
-        """Ends the intake of a delivery that changes no task, if it has not ended yet; `answer` is then posted by
-        whoever reads it back. With `once` there is no answer if there was one by that key before."""
-        async with self._write("delivery concluded") as session:
-            row = await session.get_one(DeliveryRow, guid, with_for_update=True)
-            if row.outcome:
-                return
-            if once is not None:
-                await self._alone(session, _REFUSALS_LOCK)
-                said = (await session.exec(select(DeliveryRow.guid).where(DeliveryRow.refused == once))).first()
-                answer = None if said else answer
-            row.outcome, row.answer, row.refused = outcome, answer, once
-            session.add(row)
 
     async def decide(
         self,
@@ -128,7 +62,8 @@ class Store(Sandboxes, Receipts, Counts):
                 delivery.outcome = DUPLICATE
                 session.add(delivery)
                 return None
-            row = await _open_task(session, repository_id, number)
+            query = _open_task(repository_id, number).with_for_update()
+            row = (await session.exec(query)).first()
             last = await _last_episode(session, row.id) if row else None
             decision = decide(_task(row) if row else None, _episode(last) if last else None)
             delivery.outcome, delivery.answer = "decided", decision.answer
@@ -162,6 +97,33 @@ class Store(Sandboxes, Receipts, Counts):
         async with self._read() as session:
             return [_task(row) for row in await session.exec(query)]
 
+    async def open_task(self, repository_id: int, number: int) -> Task | None:
+        """The open one of an issue or pull request, by the number of either."""
+        async with self._read() as session:
+            row = (await session.exec(_open_task(repository_id, number))).first()
+            return _task(row) if row else None
+
+    async def open_task_at(self, repository_id: int, head_sha: str) -> Task | None:
+        """The open one whose pull request we have left at that commit."""
+        query = select(TaskRow).where(TaskRow.repository_id == repository_id, TaskRow.state != State.CLOSED)
+        async with self._read() as session:
+            row = (await session.exec(query.where(TaskRow.head_sha == head_sha))).first()
+            return _task(row) if row else None
+
+    async def rename(
+        self, repository_id: int, *, installation_id: int, owner: str, name: str, clone_url: str
+    ) -> None:
+        """The repository's open tasks go by these names from now on, whatever a running stage still calls it."""
+        values = {"installation_id": installation_id, "owner": owner, "name": name, "clone_url": clone_url}
+        mine = (col(TaskRow.repository_id) == repository_id, col(TaskRow.state) != State.CLOSED)
+        async with self._write("repository renamed") as session:
+            await session.exec(update(TaskRow).where(*mine).values(**values))
+
+    async def set_answered(self, episode_id: str) -> None:
+        """Remembers that an episode's threads have their answers."""
+        async with self._write("threads answered") as session:
+            await session.exec(update(EpisodeRow).where(col(EpisodeRow.id) == episode_id).values(answered=True))
+
     async def lease(self, task_id: str) -> Lease:
         """Takes the task over: from now on no older lease of it can write."""
         async with self._write("lease taken") as session:
@@ -182,10 +144,10 @@ class Store(Sandboxes, Receipts, Counts):
         """Saves both and makes the next stage due, in one transaction."""
         async with self._write(f"task {task.state}" + (f", {stage} due" if stage else "")) as session:
             await hold(session, lease)
-            await session.merge(_task_row(task, lease.epoch))
+            await _put(session, task, lease.epoch)
             await session.merge(EpisodeRow(**asdict(episode)))
             if stage is not None:
-                await _enqueue(session, stage, task.id, now)
+                await enqueue(session, stage, task.id, now)
 
     async def set_comment(self, task_id: str, comment_id: int) -> None:
         """Remembers which comment is the task's live one."""
@@ -307,17 +269,17 @@ class Store(Sandboxes, Receipts, Counts):
                     checkpoint_id=checkpoint_id,
                 )
             )
-            await session.merge(_task_row(task, lease.epoch))
+            await _put(session, task, lease.epoch)
             await session.merge(EpisodeRow(**asdict(episode)))
             if stage is not None:
-                await _enqueue(session, stage, task.id, now)
+                await enqueue(session, stage, task.id, now)
 
     # Jobs
 
     async def add_job(self, stage: Stage, key: str, run_at: datetime) -> None:
         """Makes a stage due; one that waits already is brought forward if it was to run later."""
         async with self._write(f"{stage} due") as session:
-            await _enqueue(session, stage, key, run_at)
+            await enqueue(session, stage, key, run_at)
 
     async def start_job(self, now: datetime, *, busy: Sequence[str]) -> Job | None:
         """Starts the job that has been due the longest, of none of the busy keys."""
@@ -348,7 +310,7 @@ class Store(Sandboxes, Receipts, Counts):
         """Lets a started job wait again; where the same stage became due meanwhile, that one serves for both. The
         attempt is `counted` unless it was none: it only found that it is not yet its turn."""
         async with self._write("job postponed") as session:
-            if await _waiting(session, job.stage, job.key):
+            if await waiting(session, job.stage, job.key):
                 await session.exec(delete(JobRow).where(col(JobRow.id) == job.id))
             else:
                 attempts = job.attempts if counted else job.attempts - 1
@@ -387,45 +349,17 @@ class Store(Sandboxes, Receipts, Counts):
             return [(Stage(row.stage), row.key) for row in await session.exec(select(JobRow))]
 
 
-async def _waiting(session: AsyncSession, stage: Stage, key: str) -> JobRow | None:
-    query = select(JobRow).where(JobRow.stage == stage, JobRow.key == key, col(JobRow.started_at).is_(None))
-    return (await session.exec(query)).first()
-
-
-async def _enqueue(session: AsyncSession, stage: Stage, key: str, run_at: datetime) -> None:
-    row = await _waiting(session, stage, key)
-    if row is None:
-        row = JobRow(stage=stage, key=key, run_at=run_at)
-    row.run_at = min(row.run_at, run_at)
-    session.add(row)
-
-
-async def _is_taken(session: AsyncSession, subject: str | None) -> bool:
-    """Whether another delivery about the same is decided, or will be; one whose intake has failed gives way."""
-    if subject is None:
-        return False
-    first = (await session.exec(select(DeliveryRow).where(DeliveryRow.subject == subject))).first()
-    if first is None or not first.outcome.startswith(FAILED):
-        return first is not None
-    first.subject = None
-    session.add(first)
-    await session.flush()
-    return False
-
-
 async def _is_handled(session: AsyncSession, comment_id: int) -> bool:
     query = select(EpisodeRow.id).where(EpisodeRow.comment_id == comment_id)
     return (await session.exec(query)).first() is not None
 
 
-async def _open_task(session: AsyncSession, repository_id: int, number: int) -> TaskRow | None:
-    query = (
+def _open_task(repository_id: int, number: int) -> SelectOfScalar[TaskRow]:
+    return (
         select(TaskRow)
         .where(TaskRow.repository_id == repository_id, TaskRow.state != State.CLOSED)
         .where((col(TaskRow.number) == number) | (col(TaskRow.pull_request) == number))
-        .with_for_update()
     )
-    return (await session.exec(query)).first()
 
 
 async def _last_episode(session: AsyncSession, task_id: str) -> EpisodeRow | None:
@@ -441,24 +375,12 @@ async def _decided(session: AsyncSession, row: TaskRow | None, decision: Decisio
         epoch += 1
         waiting = delete(JobRow).where(col(JobRow.key) == decision.task.id, col(JobRow.started_at).is_(None))
         await session.exec(waiting)
-    await session.merge(_task_row(decision.task, epoch))
+    await _put(session, decision.task, epoch)
     await session.flush()
     if decision.episode is not None:
         await session.merge(EpisodeRow(**asdict(decision.episode)))
     if decision.stage is not None:
-        await _enqueue(session, decision.stage, decision.task.id, now)
-
-
-def _delivery(row: DeliveryRow) -> Delivery:
-    return Delivery(
-        guid=row.guid,
-        name=row.name,
-        event=_events.validate_python(row.payload),
-        received_at=row.received_at,
-        outcome=row.outcome,
-        answer=row.answer,
-        task_id=row.task_id,
-    )
+        await enqueue(session, decision.stage, decision.task.id, now)
 
 
 def _task(row: TaskRow) -> Task:
@@ -466,12 +388,23 @@ def _task(row: TaskRow) -> Task:
     return Task(**{**values, "state": State(row.state)})
 
 
-def _task_row(task: Task, epoch: int) -> TaskRow:
-    return TaskRow(**asdict(task), epoch=epoch)
+_NAMES = frozenset({"installation_id", "owner", "name", "clone_url"})
+"""What `rename` alone changes: whoever saves a task may still hold the old ones."""
+
+
+async def _put(session: AsyncSession, task: Task, epoch: int) -> None:
+    row = await session.get(TaskRow, task.id)
+    if row is None:
+        row = TaskRow(**asdict(task), epoch=epoch)
+    for name, value in {**asdict(task), "epoch": epoch}.items():
+        if name not in _NAMES:
+            setattr(row, name, value)
+    session.add(row)
 
 
 def _episode(row: EpisodeRow) -> Episode:
-    return Episode(**{**row.model_dump(), "code": Code(row.code) if row.code else None})
+    threads = tuple(Thread(**each) for each in row.threads)
+    return Episode(**{**row.model_dump(), "code": Code(row.code) if row.code else None, "threads": threads})
 
 
 def _call(row: ToolCallRow) -> Call:

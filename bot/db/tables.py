@@ -85,6 +85,7 @@ class TaskRow(SQLModel, table=True):
     pull_request_url: str | None = None
     head_branch: str | None = None
     head_sha: str | None = None
+    merges: str | None = None
 
 
 class EpisodeRow(SQLModel, table=True):
@@ -114,6 +115,13 @@ class EpisodeRow(SQLModel, table=True):
     shown_at: datetime | None = Field(default=None, sa_type=Instant)
     approved_tree: str | None = None
     approved_by: str | None = None
+    review_id: int | None = Field(default=None, sa_type=BigInteger)
+    threads: list[dict[str, Any]] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
+    """`bot.domain.episode.Thread`s."""
+    replies: dict[str, str] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    published: str | None = None
+    answered: bool = False
+    repairs: str | None = None
 
 
 class BriefingRow(SQLModel, table=True):
@@ -123,6 +131,23 @@ class BriefingRow(SQLModel, table=True):
 
     episode_id: str = Field(foreign_key="episodes.id", primary_key=True)
     text: str = Field(sa_type=Text)
+
+
+class TellingRow(SQLModel, table=True):
+    """What a task's live comment was last made to say."""
+
+    __tablename__ = "tellings"
+
+    task_id: str = Field(foreign_key="tasks.id", primary_key=True)
+    edits: int
+    """How many were begun."""
+    gist: str = Field(default="", sa_type=Text)
+    """What it says at least, as a key (`bot.domain.comment`); empty while nobody knows."""
+    digest: str | None = None
+    """Of the whole text as GitHub has taken it; empty while nobody knows."""
+    edited_at: datetime = Field(sa_type=Instant)
+    again_at: datetime | None = Field(default=None, sa_type=Instant)
+    """Told once more then: an edit whose outcome nobody knows may have come later than the last one."""
 
 
 class StepRow(SQLModel, table=True):

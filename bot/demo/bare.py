@@ -78,6 +78,18 @@ class Difference:
     deletions: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Changed:
+    """One file between two commits, in GitHub's words; `sha` is the blob's after the change, before it for one that
+    was removed."""
+
+    path: str
+    status: str
+    sha: str
+    additions: int
+    deletions: int
+
+
 @cache
 def executable() -> str:
     """Where git is."""
@@ -324,6 +336,25 @@ class Bare:
         merged = self.try_git("merge-tree", "--write-tree", ours, theirs).decode()
         return merged.split("\n", 1)[0] or None
 
+    def merge_base(self, one: str, other: str) -> str | None:
+        """The best common ancestor."""
+        return self.try_git("merge-base", one, other).decode().strip() or None
+
+    def commits(self, base: str, head: str) -> list[str]:
+        """What head has and base has not, oldest first."""
+        return self.git("rev-list", "--reverse", f"{base}..{head}").decode().split()
+
+    def changed(self, base: str, head: str) -> list[Changed]:
+        """The files that differ."""
+        rows = self.git("diff", "--raw", "--numstat", "-z", "--abbrev=40", "--no-renames", base, head).split(b"\0")[
+            :-1
+        ]
+        told = 2 * sum(row.startswith(b":") for row in rows)
+        counts = {row.split(b"\t", 2)[2]: row.split(b"\t", 2)[:2] for row in rows[told:]}
+        return [
+            _changed(about, path, counts[path]) for about, path in zip(rows[:told:2], rows[1:told:2], strict=True)
+        ]
+
     def difference(self, base: str, head: str) -> Difference:
         """What a pull request from base to head would hold: the change since they parted."""
         commits = int(self.git("rev-list", "--count", f"{base}..{head}").decode())
@@ -336,6 +367,19 @@ class Bare:
             additions=sum(int(added) for added, _ in counts if added != b"-"),
             deletions=sum(int(gone) for _, gone in counts if gone != b"-"),
         )
+
+
+def _changed(about: bytes, path: bytes, counts: Sequence[bytes]) -> Changed:
+    _, _, before, after, status = about.decode().split()
+    # Git prints `-` for a binary file.
+    added, gone = (0 if count == b"-" else int(count) for count in counts)
+    return Changed(
+        path=path.decode("utf-8", "replace"),
+        status={"A": "added", "D": "removed"}.get(status, "modified"),
+        sha=before if status == "D" else after,
+        additions=added,
+        deletions=gone,
+    )
 
 
 def _signature(text: str) -> Signature:

@@ -16,7 +16,8 @@ from fastapi import Request, Response
 from starlette.types import Send
 
 from bot.demo import bare
-from bot.demo.state import Repository, Token, World
+from bot.demo.state import Repository, Token
+from bot.demo.world import World
 
 SERVE_S = 600.0
 """How long one fetch or push may take."""

@@ -158,6 +158,12 @@ def parse(body: str | None, *, mention: str = "coder") -> Command | Usage | None
     return None
 
 
+def shown(body: str) -> list[str]:
+    """The lines of a text outside of code blocks, quotes and hidden text."""
+    lines = _visible(body.replace("\r\n", "\n").replace("\r", "\n"))
+    return [line.replace(_MARK, "") for line in lines if line is not None]
+
+
 def _command(said: str, text: str, mention: str) -> Command | Usage:
     verb = said.rstrip(".,:;!")
     verb = verb.lower() if verb.isascii() else verb  # a letter that only looks like another is another

@@ -5,13 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from bot.domain import gate, receipt_text
-from bot.domain.budget import Spend
+from bot.domain.budget import Allowance, Spend
+from bot.domain.doing import ago, coarse, code, queue
 from bot.domain.episode import Code, Episode
 from bot.domain.gate import Finding
 from bot.domain.markdown import defuse, fence, one_line, truncate
+from bot.domain.next_steps import after, after_close
 from bot.domain.task import State, Task
 
 LIMIT = 65_000
@@ -32,6 +35,12 @@ I fix issues and prove it: the result is checked in a fresh sandbox before a pul
 | `/coder status`, `/coder config`, `/coder help` | says where things stand, which rules hold, this |
 """
 
+OVER = "This pull request is one of mine, and its task is over. Say `/coder fix` on its issue to start another one."
+FORK = (
+    "This pull request comes from a fork, where I may not write. Open an issue here and say `/coder fix` there, or have "
+    "the branch pushed to this repository."
+)
+
 _STAGES = {
     State.QUEUED: 0,
     State.PROVISIONING: 0,
@@ -42,68 +51,6 @@ _STAGES = {
 }
 _VERIFIED = "verified in a fresh sandbox"
 _STEPS = ("sandbox ready", "working", _VERIFIED, "pull request")
-
-_NEXT: Mapping[Code, tuple[str, str]] = {
-    Code.NO_CHANGE: (
-        "`/coder fix …` says more of what is wrong.",
-        "Close the issue if there is nothing to do.",
-    ),
-    Code.ANSWERED: ("`/coder fix` starts the work.", "`/coder ask …` asks on."),
-    Code.CHECKS_FAILED: (
-        "`/coder fix …` tells me what to mind, and I go on from this change.",
-        "`/coder retry` tries again as it is.",
-    ),
-    Code.UNVERIFIED: (
-        "Name checks that run tests under `checks` in `.github/coder.yml`, then `/coder retry`.",
-        "`/coder fix …` tells me which test to write, or what to leave as it was.",
-    ),
-    Code.NO_PROGRESS: (
-        "`/coder fix …` starts again with more detail.",
-        "`/coder plan` shows first what I would do.",
-    ),
-    Code.MODEL_UNUSABLE: (
-        "Ask the operator of this bot to look at the model's settings (`coder-bot doctor`).",
-        "`/coder retry` goes on then.",
-    ),
-    Code.SETUP_FAILED: (
-        "Mend `setup` in `.github/coder.yml`, or what it installs.",
-        "`/coder retry` starts again then.",
-    ),
-    Code.CLONE_FAILED: (
-        "`/coder retry` tries again.",
-        "If it fails again, ask the operator of this bot to run `coder-bot doctor`.",
-    ),
-    Code.SANDBOX_LOST: (
-        "`/coder retry` goes on with what was saved.",
-        "If it fails again, ask the operator of this bot to run `coder-bot doctor`.",
-    ),
-    Code.CONFIG_INVALID: (
-        "Mend `.github/coder.yml`; `coder-bot config check` names each error.",
-        "`/coder retry` starts again then.",
-    ),
-    Code.WRITE_REFUSED: (
-        "See that the App may write here, and that no rule of the repository forbids it.",
-        "`/coder retry` goes on then.",
-    ),
-    Code.PERMISSION_DENIED: (
-        "Widen `grants` in `.github/coder.yml`.",
-        "`/coder retry` starts again then.",
-    ),
-    Code.BUDGET_EXCEEDED: (
-        "Raise the limit under `limits` in `.github/coder.yml`, then `/coder retry`.",
-        "Open an issue for a smaller part of it, and say `/coder fix` there.",
-    ),
-    Code.LIMIT_EXCEEDED: (
-        "`/coder retry` goes on with a fresh allowance.",
-        "Raise the limit under `limits` in `.github/coder.yml` first if it was too low.",
-    ),
-    Code.POLICY_REFUSED: (
-        "`/coder fix …` says what to leave out.",
-        "Change `commands` or `paths` in `.github/coder.yml` if it ought to be allowed, then `/coder retry`.",
-    ),
-    Code.STOPPED: ("`/coder retry` goes on.", "`/coder fix …` goes on in another way."),
-}
-"""What a person can do after each end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +72,25 @@ class Unpublished:
     kept: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SoFar:
+    """What the rows say of a task's newest episode beside itself: `spent` is the task's over all its episodes, `own`
+    that episode's part of it; `now` is the time by which people read "3 minutes ago"."""
+
+    now: datetime
+    spent: Spend
+    own: Spend
+    allowed: Allowance
+    attempts: int
+    """How many candidates verification may judge."""
+    doing: str = ""
+    """What is going on right now, as `bot.domain.doing` says it."""
+    ahead: int = 0
+    """Tasks that have waited longer for a sandbox, where it waits for one."""
+    request: str | None = None
+    """The address of what asked for it, where that is known."""
+
+
 def task_marker(task_id: str) -> str:
     """What the task's live comment is found by; trusted only in comments of our own."""
     return f"<!-- coder-bot:task={task_id} -->"
@@ -134,9 +100,15 @@ def answer_marker(guid: str) -> str:
     return f"<!-- coder-bot:delivery={guid} -->"
 
 
+def marked(text: str, marker: str) -> str:
+    """A comment as GitHub takes it, in its length and its letters, that is found again by its marker."""
+    sendable = text.encode("utf-8", "replace").decode()
+    return f"{truncate(sendable, LIMIT, 'the rest was cut')}\n\n{marker}"
+
+
 def answer(guid: str, text: str) -> str:
     """A comment that answers one command."""
-    return f"{truncate(text, LIMIT, 'the rest was cut')}\n\n{answer_marker(guid)}"
+    return marked(text, answer_marker(guid))
 
 
 def refusal(login: str, permission: str) -> str:
@@ -150,39 +122,79 @@ def config_problem(path: str, problems: str) -> str:
     )
 
 
+def gist(task: Task, episode: Episode, *, ahead: int, now: datetime) -> str:
+    """What the live comment must say, as a key: where this is another one, the comment has to be told anew, however
+    recently it was."""
+    said = [task.state, task.closed_reason, task.pull_request, episode.id, episode.attempts, episode.code]
+    if _waits_for_sandbox(task):
+        said += ["waits", ahead, ago(episode.created_at, now)]
+    return " ".join(map(str, said))
+
+
 def status(
     task: Task,
     episode: Episode,
-    spent: Spend,
+    so_far: SoFar,
     receipt: Mapping[str, Any] | None,
     notices: Sequence[str] = (),
     unpublished: Unpublished | None = None,
 ) -> str:
-    """The live comment of a task, whole; `notices` are sentences of ours about what happened on the way."""
+    """The live comment of a task, whole but for its marker and of any length; `notices` are sentences of ours about
+    what happened on the way."""
     judged = receipt if episode.attempts else None
     is_draft = judged is not None and bool(judged.get("draft"))
-    parts = [_headline(task, episode, judged)]
+    parts = [_headline(task, episode, so_far, judged)]
     resting = task.state in (State.AWAITING_APPROVAL, State.IN_REVIEW) and (is_draft or _is_good(episode))
+    if task.is_busy and so_far.doing and not _waits_for_sandbox(task):
+        parts.append(so_far.doing)
     if episode.kind == "fix" and (task.is_busy or resting):
         parts.append(_checklist(task, is_draft=is_draft))
     if episode.code in (Code.ANSWERED, Code.NO_CHANGE) and episode.summary:
         parts.append(defuse(episode.summary))
+    waits = task.is_busy or task.state is State.AWAITING_APPROVAL
+    is_over = not waits and not resting and task.closed_reason != "merged"
+    if is_over and episode.code is not None and episode.code is not Code.ANSWERED:
+        parts.append(_tried(episode, so_far, judged))
     if judged is not None:
         parts.append(receipt_text.table(judged))
     if unpublished is not None:
         parts.extend(_unpublished(unpublished))
-    waits = task.is_busy or task.state is State.AWAITING_APPROVAL
-    if episode.code is not None and episode.code in _NEXT and not waits and not (is_draft and resting):
-        one, other = _NEXT[episode.code]
-        parts.append(f"What you can do next:\n- {one}\n- {other}")
+    if not waits and not (is_draft and resting):
+        parts.append(_next(task, episode))
     parts.extend(notices)
-    parts.append(f"<sub>{_spend(spent)} · asked for by {episode.requester}</sub>")
-    return f"{truncate(chr(10).join(_spaced(parts)), LIMIT, 'the rest was cut')}\n\n{task_marker(task.id)}"
+    parts.append(f"<sub>{_spend(so_far)} · {_asked(task, episode, so_far)}</sub>")
+    return chr(10).join(_spaced([part for part in parts if part]))
+
+
+def _waits_for_sandbox(task: Task) -> bool:
+    return task.needs_slot and task.is_busy
+
+
+def _next(task: Task, episode: Episode) -> str:
+    if task.is_open:
+        steps = after(episode.code) if episode.code is not None else ()
+    else:
+        steps = after_close(task.closed_reason)
+    return "What you can do next:\n" + "\n".join(f"- {each}" for each in steps) if steps else ""
+
+
+def _tried(episode: Episode, so_far: SoFar, judged: Mapping[str, Any] | None) -> str:
+    own = so_far.own
+    if not own.steps:
+        return "**What was tried:** nothing yet; the model was not asked for anything."
+    work = f"{_many(own.steps, 'step')} with {_many(own.tool_calls, 'tool call')}"
+    if not episode.attempts or judged is None:
+        return f"**What was tried:** {work}. Nothing was handed in that could be verified."
+    times = "once" if episode.attempts == 1 else f"{episode.attempts} times"
+    failed = [check for check in judged["checks"] if check["exit_code"] or check["timed_out"] or check["failed"]]
+    names = ", ".join(code(str(check["name"])) for check in failed)
+    red = f"; in the last one {names} failed" if names else ""
+    return f"**What was tried:** {work}, verified {times} of at most {so_far.attempts}{red}."
 
 
 def _unpublished(left: Unpublished) -> Iterator[str]:
     for name, output in left.outputs.items():
-        told = html.escape(gate.shown(name))
+        told = html.escape(one_line(gate.shown(name), 200))
         yield f"<details><summary>The end of the output: {told}</summary>\n\n{fence(output)}\n\n</details>"
     if left.diff is not None:
         yield _details(left.diff)
@@ -294,15 +306,18 @@ def _finding(finding: Mapping[str, Any]) -> str:
     return one_line(str(finding["text"]), 1000)
 
 
-def _headline(task: Task, episode: Episode, receipt: Mapping[str, Any] | None) -> str:
+def _headline(task: Task, episode: Episode, so_far: SoFar, receipt: Mapping[str, Any] | None) -> str:
     is_draft = receipt is not None and bool(receipt.get("draft"))
-    if task.needs_slot and task.is_busy:
-        return "⏳ Waiting for a free sandbox: all that may run at once are in use. It goes on by itself."
+    if _waits_for_sandbox(task):
+        return (
+            "⏳ Waiting for a free sandbox: all that may run at once are in use. It goes on by itself. "
+            f"{queue(so_far.ahead)}"
+        )
     match task.state:
         case State.QUEUED | State.PROVISIONING:
             return "⏳ Getting a sandbox ready."
         case State.WORKING:
-            again = f" (attempt {episode.attempts + 1})" if episode.attempts else ""
+            again = f" (attempt {episode.attempts + 1} of {so_far.attempts})" if episode.attempts else ""
             return f"🔧 Working on it{again}."
         case State.VERIFYING:
             return "🔎 Verifying the change in a fresh sandbox."
@@ -316,7 +331,7 @@ def _headline(task: Task, episode: Episode, receipt: Mapping[str, Any] | None) -
         case State.IN_REVIEW if _is_good(episode):
             return f"🚀 Done: #{task.pull_request}."
         case State.CLOSED:
-            return f"🏁 Ended: {task.closed_reason}."
+            return f"🏁 Ended: {one_line(task.closed_reason or 'closed', 200)}."
         case _:
             return _ended(task, episode, receipt)
 
@@ -349,9 +364,32 @@ def _checklist(task: Task, *, is_draft: bool) -> str:
     return "\n".join(f"- [{'x' if is_done else ' '}] {name}" for is_done, name in zip(done, _STEPS, strict=True))
 
 
-def _spend(spent: Spend) -> str:
-    cost = "cost unknown" if spent.cost is None else f"${spent.cost:.2f}"
-    return f"{spent.steps} steps, {spent.tool_calls} tool calls, {spent.tokens:,} tokens, {cost}"
+def _spend(so_far: SoFar) -> str:
+    """Where nobody knows the price, the budget in money can't be kept, and is not told."""
+    spent, allowed = so_far.spent, so_far.allowed
+    cost = "cost unknown" if spent.cost is None else f"${spent.cost:.2f} of ${allowed.cost:.2f}"
+    return (
+        f"{cost}, {spent.tokens:,} of {allowed.tokens:,} tokens, "
+        f"{_many(spent.steps, 'step')}, {_many(spent.tool_calls, 'tool call')}"
+    )
+
+
+def _asked(task: Task, episode: Episode, so_far: SoFar) -> str:
+    """Whose request it is, and since when; of what has ended by itself, how long it took."""
+    requester = one_line(episode.requester, 100)
+    who = f"asked for by {requester}" if so_far.request is None else f"[asked for]({so_far.request}) by {requester}"
+    if episode.repairs is not None:
+        who = f"failing CI on {code(episode.repairs[:12])}, in work that {requester} asked for"
+    round_ = f"round {episode.number}, " if episode.number > 1 else ""
+    if task.is_busy:
+        return f"{round_}{who} {ago(episode.created_at, so_far.now)}"
+    if task.is_open and episode.code is not None:
+        return f"{round_}{who}, took {coarse(task.updated_at - episode.created_at)}"
+    return f"{round_}{who}"
+
+
+def _many(number: int, unit: str) -> str:
+    return f"{number} {unit}{'s' * (number != 1)}"
 
 
 def _spaced(parts: list[str]) -> list[str]:

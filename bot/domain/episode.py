@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
@@ -49,6 +50,20 @@ _CANCELLED = frozenset({Code.STOPPED, Code.ISSUE_CLOSED, Code.UNINSTALLED})
 
 
 @dataclass(frozen=True, kw_only=True)
+class Thread:
+    """An inline comment that an episode has to answer, as it stood when the review was read. `line` is None where
+    the code has changed since; `root_id` is the comment that its thread begins with."""
+
+    comment_id: int
+    root_id: int
+    path: str
+    line: int | None
+    hunk: str
+    text: str
+    author: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Episode:
     """`config_text` is the repository's config as it stood on the default branch at `config_sha`: every stage of the
     episode reads this copy, so that nobody can change the rules while it runs."""
@@ -79,3 +94,15 @@ class Episode:
     approved_tree: str | None = None
     """The tree that `approved_by` has said may be published: that one, and no later one."""
     approved_by: str | None = None
+    review_id: int | None = None
+    """The review that asked for it."""
+    threads: tuple[Thread, ...] = ()
+    """What it has to answer in the threads of that review."""
+    replies: Mapping[str, str] = field(default_factory=dict)
+    """What the model says in them, by the thread's place from 1."""
+    published: str | None = None
+    """The commit that it has published."""
+    answered: bool = False
+    """The threads have got their answers."""
+    repairs: str | None = None
+    """The commit whose failing CI it was started for, by nobody's command."""

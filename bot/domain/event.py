@@ -105,8 +105,61 @@ class Marked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reviewed:
+    """Somebody has reviewed a pull request, or written a comment to a line of it, which GitHub makes a review of its
+    own. What is in the review is to be asked of GitHub: each of its comments is told of apart, in any order."""
+
+    installation_id: int
+    repository: Repository
+    number: int
+    title: str
+    body: str
+    author: Person
+    is_open: bool
+    is_locked: bool
+    review_id: int
+    actor: Person
+    created_at: datetime
+    kind: Literal["reviewed"] = "reviewed"
+
+    @property
+    def is_pull_request(self) -> bool:
+        return True
+
+    @property
+    def comment_id(self) -> int:
+        return NO_COMMENT
+
+    @property
+    def subject(self) -> str:
+        """One for all that GitHub tells of a review."""
+        return f"{self.repository.id} review {self.review_id}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChecksEnded:
+    """A program has finished its checks of a commit, well or not."""
+
+    installation_id: int
+    repository: Repository
+    head_sha: str
+    app_id: int | None
+    kind: Literal["checks_ended"] = "checks_ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renamed:
+    """A repository has another name or owner now. Every event tells the names, so nothing else is to be done."""
+
+    installation_id: int
+    repository: Repository
+    kind: Literal["renamed"] = "renamed"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Closed:
-    """An issue or a pull request was closed (`merged` only ever for a pull request)."""
+    """An issue or a pull request was closed (`merged` only ever for a pull request), deleted or moved away, at
+    `closed_at` where GitHub says when; `reason` is why it is over, where that is not its being closed."""
 
     installation_id: int
     repository: Repository
@@ -114,6 +167,8 @@ class Closed:
     is_pull_request: bool
     merged: bool
     actor: Person
+    closed_at: datetime | None = None
+    reason: str | None = None
     kind: Literal["closed"] = "closed"
 
 
@@ -130,10 +185,11 @@ class Pushed:
 
 @dataclass(frozen=True, kw_only=True)
 class Uninstalled:
-    """The App lost repositories: these ids, or every one of the installation when it is None."""
+    """Nothing can be done any more in these repositories, or in all of the installation where there are no ids."""
 
     installation_id: int
     repository_ids: tuple[int, ...] | None
+    reason: str = "uninstalled"
     kind: Literal["uninstalled"] = "uninstalled"
 
 
@@ -145,7 +201,7 @@ class Ignored:
     kind: Literal["ignored"] = "ignored"
 
 
-Event = Commented | Marked | Closed | Pushed | Uninstalled | Ignored
+Event = Commented | Marked | Reviewed | ChecksEnded | Renamed | Closed | Pushed | Uninstalled | Ignored
 
-Trigger = Commented | Marked
+Trigger = Commented | Marked | Reviewed
 """What may start something, if whoever did it may."""

@@ -9,8 +9,8 @@ from typing import assert_never
 
 from bot.domain import command as commands
 from bot.domain.command import Command
-from bot.domain.episode import Code, Episode, EpisodeKind
-from bot.domain.event import Closed, Marked, Trigger, Uninstalled
+from bot.domain.episode import Code, Episode, EpisodeKind, Thread
+from bot.domain.event import NO_COMMENT, ChecksEnded, Closed, Marked, Reviewed, Trigger, Uninstalled
 
 
 class State(StrEnum):
@@ -75,6 +75,8 @@ class Task:
     pull_request_url: str | None = None
     head_branch: str | None = None
     head_sha: str | None = None
+    merges: str | None = None
+    """A commit of the base branch that the next published commit brings into the pull request."""
 
     @property
     def full_name(self) -> str:
@@ -96,7 +98,8 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Trusted:
-    """What was read from the default branch when the command was given: the commit, and the config's text."""
+    """What was read when the command was given: the default branch's commit and the config's text there; the branch
+    that the work is for, and its commit to start from."""
 
     branch: str
     sha: str
@@ -106,13 +109,15 @@ class Trusted:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A command by somebody who may give it. `task_id` and `episode_id` are used if something new is made."""
+    """A command by somebody who may give it. `task_id` and `episode_id` are used if something new is made; `threads`
+    are what a review asks to be answered."""
 
     event: Trigger
     command: Command
     trusted: Trusted
     task_id: str
     episode_id: str
+    threads: tuple[Thread, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +135,8 @@ def decide(request: Request, *, task: Task | None, last: Episode | None, now: da
     assignment only ever starts a task; where one is open, people go on with it by their commands."""
     if isinstance(request.event, Marked) and task is not None:
         return Decision()
+    if isinstance(request.event, Reviewed) and task is None:
+        return Decision()  # it was closed meanwhile
     match request.command:
         case commands.Fix(text=text):
             return _start("fix", text, request, task, last, now)
@@ -183,8 +190,10 @@ def _approve(event: Trigger, task: Task, last: Episode, now: datetime) -> Decisi
 def close(event: Closed | Uninstalled, *, task: Task, last: Episode | None, now: datetime) -> Decision:
     """What the end of an issue, a pull request or an installation does to an open task."""
     match event:
-        case Uninstalled():
-            code, reason = Code.UNINSTALLED, "uninstalled"
+        case Uninstalled(reason=why):
+            code, reason = Code.UNINSTALLED, why
+        case Closed(closed_at=at) if at is not None and at < task.requested_at:
+            return Decision()  # it was open again when the task was asked for: this comes late
         case Closed(merged=True):
             code, reason = Code.ISSUE_CLOSED, "merged"
         case Closed(is_pull_request=True):
@@ -192,7 +201,7 @@ def close(event: Closed | Uninstalled, *, task: Task, last: Episode | None, now:
         case Closed():
             if task.state is State.IN_REVIEW:
                 return Decision()  # its pull request is what decides now; merging it may be what closed the issue
-            code, reason = Code.ISSUE_CLOSED, "issue closed"
+            code, reason = Code.ISSUE_CLOSED, event.reason or "issue closed"
         case _ as never:
             assert_never(never)
     ended = last if last is None or last.code is not None else replace(last, code=code, detail=f"Ended: {reason}.")
@@ -204,10 +213,6 @@ def _start(
     kind: EpisodeKind, text: str, request: Request, task: Task | None, last: Episode | None, now: datetime
 ) -> Decision:
     event, trusted = request.event, request.trusted
-    if task is None and event.is_pull_request:
-        return Decision(
-            answer="I only work on pull requests that I opened. Open an issue and say `/coder fix` there."
-        )
     if task is not None and task.is_busy:
         return Decision(answer=f"I am already at work here ({task.state}). `/coder stop` ends that; then ask again.")
     if task is None:
@@ -241,8 +246,47 @@ def _start(
         created_at=now,
         config_sha=trusted.sha,
         config_text=trusted.config_text,
+        review_id=event.review_id if isinstance(event, Reviewed) else None,
+        threads=request.threads,
     )
-    queued = replace(task, state=State.QUEUED, needs_slot=False, requested_at=event.created_at, updated_at=now)
+    return _queued(replace(task, requested_at=event.created_at), episode, now)
+
+
+def repair(
+    event: ChecksEnded,
+    *,
+    task: Task | None,
+    last: Episode | None,
+    done: int,
+    allowed: int,
+    trusted: Trusted,
+    episode_id: str,
+    now: datetime,
+) -> Decision:
+    """What failing CI does to the task whose pull request it is on: at most `allowed` episodes to mend it, of which
+    `done` have been, one for each commit, and none while people are asked for something."""
+    if task is None or last is None or task.state is not State.IN_REVIEW or task.head_sha != event.head_sha:
+        return Decision()
+    if last.repairs == event.head_sha or done >= allowed:
+        return Decision()
+    episode = Episode(
+        id=episode_id,
+        task_id=task.id,
+        number=last.number + 1,
+        kind="fix",
+        instruction="",
+        requester=last.requester,
+        comment_id=NO_COMMENT,
+        created_at=now,
+        config_sha=trusted.sha,
+        config_text=trusted.config_text,
+        repairs=event.head_sha,
+    )
+    return _queued(replace(task, requested_at=now), episode, now)
+
+
+def _queued(task: Task, episode: Episode, now: datetime) -> Decision:
+    queued = replace(task, state=State.QUEUED, needs_slot=False, updated_at=now)
     return Decision(task=queued, episode=episode, stage=Stage.PROVISION)
 
 

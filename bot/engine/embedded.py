@@ -46,8 +46,9 @@ class EmbeddedEngine:
     """`run` does a stage, or says until when it is postponed; `give_up` is told of a job that failed for good, and
     must not raise.
 
-    A job that fails retryably waits longer each time, `ATTEMPTS` times in all. Any other exception is a bug or a
-    dead end: the job is given up at once."""
+    A job that fails retryably waits longer each time, `ATTEMPTS` times in all. One that GitHub's limits have stopped
+    waits until they let it, as often as it takes: that is no failure, and what was paid for must not be lost by it.
+    Any other exception is a bug or a dead end: the job is given up at once."""
 
     def __init__(
         self,
@@ -162,11 +163,11 @@ class EmbeddedEngine:
             except LeaseLost:
                 log.info("taken over by a newer run")
             except InfraError as exc:
-                if exc.retryable and job.attempts < ATTEMPTS:
-                    told = exc.retry_after_s if isinstance(exc, GitHubError) else None
+                told = exc.retry_after_s if isinstance(exc, GitHubError) else None
+                if exc.retryable and (told is not None or job.attempts < ATTEMPTS):
                     wait = timedelta(seconds=max(2**job.attempts, told or 0))
                     log.warning("stage failed, trying again", reason=str(exc), wait_s=wait.total_seconds())
-                    await self._jobs.postpone_job(job, self._clock() + wait)
+                    await self._jobs.postpone_job(job, self._clock() + wait, counted=told is None)
                     return
                 log.error("stage failed", reason=str(exc))
                 await self._give_up(job, exc)

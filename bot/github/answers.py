@@ -187,3 +187,66 @@ class CheckRun(Shape):
 
 class CheckRuns(Shape):
     check_runs: list[CheckRun]
+
+
+class CheckApp(Shape):
+    id: int
+    slug: str = ""
+
+
+class CheckWords(Shape):
+    title: str | None = None
+    summary: str | None = None
+    annotations_count: int = 0
+
+
+class OtherRun(Shape):
+    id: int
+    name: str
+    status: str
+    conclusion: str | None = None
+    html_url: str | None = None
+    output: CheckWords = CheckWords()
+    check_suite: Numbered | None = None
+    app: CheckApp | None = None
+
+
+class OtherRuns(Shape):
+    check_runs: list[OtherRun]
+
+
+class Suite(Shape):
+    status: str | None = None
+    latest_check_runs_count: int
+    app: CheckApp | None = None
+
+
+class Suites(Shape):
+    check_suites: list[Suite]
+
+
+class WorkflowRun(Shape):
+    workflow_id: int
+    event: str
+    run_number: int
+    check_suite_id: int | None = None
+
+    @property
+    def kind(self) -> tuple[int, str]:
+        return self.workflow_id, self.event
+
+
+class WorkflowRuns(Shape):
+    workflow_runs: list[WorkflowRun]
+
+
+class Remark(Shape):
+    path: str
+    start_line: int
+    annotation_level: str | None = None
+    title: str | None = None
+    message: str | None = None
+
+
+class Remarks(RootModel[list[Remark]]):
+    pass

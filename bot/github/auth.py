@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bot.domain.errors import GitHubError, UserError
 from bot.github.client import Repository
-from bot.github.http import Connection, Method, Session, Shape, Sleep, read, route
+from bot.github.http import PATIENCE_S, Answer, Connection, Method, Session, Shape, Sleep, read, route
+from bot.github.pace import Pace
 
 REVOKE_S = 10.0
 """How long giving back a token may hold up the end of a block; one that isn't given back ends within the hour."""
@@ -46,7 +47,8 @@ def _utc_now() -> datetime:
 class App:
     """A GitHub App on one GitHub (`api_url` is github.com's API, or an Enterprise Server's `…/api/v3`). A key or an
     address that can't be one is a UserError at once. No token is kept: each block has its own. `learn` hears of each
-    at once, so that whoever takes secrets out of texts knows it."""
+    at once, so that whoever takes secrets out of texts knows it. All calls of one installation keep one pace, and
+    those of the App itself another: each has limits of its own."""
 
     def __init__(
         self,
@@ -65,14 +67,22 @@ class App:
         self._clock = clock
         self._learn = learn or (lambda _: None)
         self._skew = timedelta()
+        self._own_pace = self._new_pace()
+        self._paces: dict[int, Pace] = {}
+        self._owed: dict[int, list[str]] = {}
+        """By installation, the tokens that are still to be given back."""
         self._login: str | None = None
+
+    @property
+    def app_id(self) -> int:
+        return self._app_id
 
     async def login(self) -> str:
         """The App's own account as it signs comments, `SLUG[bot]`; GitHub is asked once."""
         if self._login is None:
             about = "the App itself"
-            content = await self._as_app("GET", route("app"), about)
-            self._login = f"{read(_Self, content, about).slug}[bot]"
+            answer = await self.as_app("GET", route("app"), about)
+            self._login = f"{read(_Self, answer.content, about).slug}[bot]"
         return self._login
 
     def clones_from(self, owner: str, name: str, url: str) -> bool:
@@ -104,7 +114,7 @@ class App:
         try:
             yield token
         finally:
-            await self._give_back(token)
+            await self._give_back(installation_id, token)
 
     @asynccontextmanager
     async def repository(
@@ -115,15 +125,18 @@ class App:
         async def mint() -> str:
             return await self._minted(installation_id, name, permissions)
 
-        async with Connection(self._api_url, sleep=self._sleep) as connection:
+        async with Connection(self._api_url, self._pace(installation_id), sleep=self._sleep) as connection:
             session = Session(connection, await mint(), mint)
             try:
                 yield Repository(session, owner, name, app_id=self._app_id, app_login=self.login)
             finally:
-                await self._give_back(session.token, *session.replaced)
+                await self._give_back(installation_id, session.token, *session.replaced)
 
     async def _minted(self, installation_id: int, repository: str | int, permissions: Mapping[str, str]) -> str:
         """A new token. Cancelled while it is on its way, it is waited for and given back: nobody else knows of it."""
+        # While the installation may ask for nothing, a token is of no use.
+        about = f"a token of installation {installation_id}"
+        await self._pace(installation_id).turn(about, content=False, patience_s=PATIENCE_S)
         minting = asyncio.create_task(self._mint(installation_id, repository, permissions))
         try:
             return await asyncio.shield(minting)
@@ -131,23 +144,32 @@ class App:
             await asyncio.wait({minting}, timeout=LATE_S)
             minting.cancel()
             with contextlib.suppress(GitHubError, asyncio.CancelledError):
-                await self._give_back(await minting)
+                await self._give_back(installation_id, await minting)
             raise
 
     async def _mint(self, installation_id: int, repository: str | int, permissions: Mapping[str, str]) -> str:
         about = f"a token of installation {installation_id} for the repository {repository}"
         scope = {"repositories": [repository]} if isinstance(repository, str) else {"repository_ids": [repository]}
         path = route("app", "installations", installation_id, "access_tokens")
-        content = await self._as_app("POST", path, about, json={**scope, "permissions": dict(permissions)})
-        token = read(_Token, content, about).token
+        answer = await self.as_app("POST", path, about, json={**scope, "permissions": dict(permissions)})
+        token = read(_Token, answer.content, about).token
         self._learn(token)
         return token
 
-    async def _as_app(self, method: Method, path: str, about: str, *, json: Any = None) -> bytes:
-        """A call of the App itself. Where this machine's clock is wrong, GitHub's own is gone by, from then on."""
-        async with Connection(self._api_url, sleep=self._sleep) as connection:
+    async def as_app(
+        self,
+        method: Method,
+        path: str,
+        about: str,
+        *,
+        json: Any = None,
+        params: Mapping[str, str | int] | None = None,
+    ) -> Answer:
+        """A call of the App itself, as `Connection.call`. Where this machine's clock is wrong, GitHub's own is gone
+        by, from then on."""
+        async with Connection(self._api_url, self._own_pace, sleep=self._sleep) as connection:
             try:
-                return await connection.call(method, path, about, token=self._jwt(), json=json)
+                return await connection.call(method, path, about, token=self._jwt(), json=json, params=params)
             except GitHubError as exc:
                 there = connection.refused_at
                 if exc.status != 401 or there is None:
@@ -157,31 +179,44 @@ class App:
                     raise  # it was not for the time
                 log.warning("this machine's clock is not GitHub's", seconds=round(skew.total_seconds()))
                 self._skew = skew
-            return await connection.call(method, path, about, token=self._jwt(), json=json)
+            return await connection.call(method, path, about, token=self._jwt(), json=json, params=params)
 
     def _jwt(self) -> str:
         now = self._clock() + self._skew
         claims = {"iss": str(self._app_id), "iat": now - JWT_BACK, "exp": now + JWT_AHEAD}
         return jwt.encode(claims, self._private_key, algorithm="RS256")
 
-    async def _give_back(self, *tokens: str) -> None:
-        """Revokes them, also while this task is being cancelled, and cancelled again."""
-        revoking = asyncio.gather(*map(self._revoke, tokens))
+    async def _give_back(self, installation_id: int, *tokens: str) -> None:
+        """Revokes them, also while this task is being cancelled, and cancelled again. What GitHub can't be asked to
+        revoke now, because of a limit, is revoked together with the next ones."""
+        owed = self._owed.pop(installation_id, [])
+        revoking = asyncio.gather(*(self._revoke(installation_id, token) for token in (*tokens, *owed)))
         try:
             await asyncio.shield(revoking)
         except asyncio.CancelledError:
             await asyncio.wait({revoking})
             raise
 
-    async def _revoke(self, token: str) -> None:
+    async def _revoke(self, installation_id: int, token: str) -> None:
+        connection = Connection(self._api_url, self._pace(installation_id), sleep=self._sleep, patience_s=0)
         try:
-            async with asyncio.timeout(REVOKE_S), Connection(self._api_url, sleep=self._sleep) as connection:
+            async with asyncio.timeout(REVOKE_S), connection:
                 await connection.call("DELETE", route("installation", "token"), "giving back a token", token=token)
         except GitHubError as exc:
-            if exc.status != 401:  # 401: it has run out already
+            if exc.retry_after_s is not None:
+                self._owed.setdefault(installation_id, []).append(token)
+            elif exc.status != 401:  # 401: it has run out already
                 log.warning("a token was not given back", reason=str(exc))
         except TimeoutError:
             log.warning("a token was not given back", reason="GitHub took too long")
+
+    def _pace(self, installation_id: int) -> Pace:
+        if installation_id not in self._paces:
+            self._paces[installation_id] = self._new_pace()
+        return self._paces[installation_id]
+
+    def _new_pace(self) -> Pace:
+        return Pace(clock=self._clock, sleep=self._sleep)
 
 
 def _key(private_key: str) -> RSAPrivateKey:

@@ -33,6 +33,10 @@ class Calls:
     def full_name(self) -> str:
         return f"{self._owner}/{self._name}"
 
+    async def login(self) -> str:
+        """The App's own account, `SLUG[bot]`."""
+        return await self._app_login()
+
     async def is_own(self, author: Person, via_app: int | None) -> bool:
         """Whether our App did it: its own account, or anybody through it."""
         return via_app == self._app_id or await self.is_own_account(author)

@@ -119,6 +119,7 @@ class Pull:
     head_branch: str
     base: str
     state: Literal["open", "closed"]
+    is_from_fork: bool
 
 
 class Repository(Reviews, Ci):
@@ -401,6 +402,7 @@ def _pull(found: answers.Pull) -> Pull:
         head_branch=found.head.ref,
         base=found.base.ref,
         state=found.state,
+        is_from_fork=found.head.repo is None or found.head.repo != found.base.repo,
     )
 
 

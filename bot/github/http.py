@@ -6,20 +6,20 @@ import asyncio
 import itertools
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx
-from githubkit import GitHub, Response, UnauthAuthStrategy
+from githubkit import GitHub, UnauthAuthStrategy
 from githubkit.cache import MemCacheStrategy
-from githubkit.exception import RateLimitExceeded, RequestError, RequestFailed, RequestTimeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bot.domain.errors import GitHubError, UserError
+from bot.github.pace import Pace, kind_of, makes_content, moment
 
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 Sleep = Callable[[float], Awaitable[None]]
@@ -31,12 +31,15 @@ CALL_S = 60.0
 PATIENCE_S = 30.0
 """The longest wait for a rate limit in here; a longer one is the engine's to wait."""
 TRIES = 3
+HOPS = 3
+"""Redirects that are followed, one after the other."""
 
 # The version that github.com and every supported Enterprise Server know; a server refuses one it doesn't know.
 _HEADERS = {"X-GitHub-Api-Version": "2022-11-28"}
 
-_UNNUMBERED_WAIT_S = 60.0
-"""What GitHub's documentation asks for where a rate limit comes without a time."""
+_LIMITS = ("secondary rate limit", "abuse detection", "submitted too quickly", "rate limit exceeded")
+"""Words that tell a refusal for a limit from others. What comes too quickly may even be called a failed validation:
+https://github.com/cli/cli/issues/4801"""
 
 _REASONS = (
     ("is archived", "the repository is archived"),
@@ -85,23 +88,41 @@ def route(*segments: str | int) -> str:
 
 
 @cache
-def _trust() -> ssl.SSLContext:
+def trust() -> ssl.SSLContext:
     """Read once: reading all the authorities takes longer than most calls, and blocks everything else meanwhile."""
     return httpx.create_ssl_context()
 
 
-class _Elsewhere(Exception):
-    """GitHub has answered with the address of another server."""
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """`link` is the header of that name, by which GitHub says where more of a list is."""
+
+    content: bytes
+    link: str | None
+
+
+class Elsewhere(GitHubError):
+    """GitHub answered with an address that is not of its API, and that was not asked: what is there is not GitHub's
+    word, and no token goes there. `address` is None where asking would be less safe than asking GitHub is."""
+
+    def __init__(self, message: str, address: str | None) -> None:
+        super().__init__(message)
+        self.address = address
 
 
 class Connection:
     """An open connection to one GitHub, with the token (or the App's JWT) that each call brings: it remembers none.
-    To be opened in the task that uses it; a call outside of that works, but connects anew."""
+    It keeps the pace that is given, and waits for it up to `patience_s`. To be opened in the task that uses it; a
+    call outside of that works, but connects anew."""
 
-    def __init__(self, api_url: str, *, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self, api_url: str, pace: Pace, *, sleep: Sleep = asyncio.sleep, patience_s: float = PATIENCE_S
+    ) -> None:
         self._origin = _origin(httpx.URL(api_url))
-        # Its cache is its own: githubkit's default cache is one for the whole process, whatever the server.
-        # `auto_retry` would repeat a POST after a 5xx, and wait for a rate limit without a bound.
+        self._root = httpx.URL(api_url).path.rstrip("/") + "/"
+        # Its cache is its own: githubkit's default cache is one for the whole process, whatever the server. Calls go
+        # to its client directly: its own way to make them repeats a POST after a 5xx, waits for a rate limit without
+        # a bound, and fails where a proxy has written a `Retry-After` that is no number.
         self._github: GitHub[UnauthAuthStrategy] = GitHub(
             UnauthAuthStrategy(),
             base_url=api_url,
@@ -109,11 +130,12 @@ class Connection:
             cache_strategy=MemCacheStrategy(),
             http_cache=False,
             timeout=SILENCE_S,
-            ssl_verify=_trust(),
-            auto_retry=False,
-            async_event_hooks={"request": [self._must_stay]},
+            ssl_verify=trust(),
+            follow_redirects=False,
         )
+        self._pace = pace
         self._sleep = sleep
+        self._patience_s = patience_s
         self.refused_at: datetime | None = None
         """GitHub's own clock when it last refused something, where it said so."""
 
@@ -135,22 +157,33 @@ class Connection:
         token: str | None = None,
         json: Any = None,
         params: Mapping[str, str | int] | None = None,
-    ) -> bytes:
-        """The body of a successful answer. What went wrong is a `GitHubError` that names `about`, after a few tries:
+    ) -> Answer:
+        """A successful answer. What went wrong is a `GitHubError` that names `about`, after a few tries:
         a rate limit was refused before anything was done, so any call is repeated after it; what GitHub may have done
-        already (a POST that got no answer, or a 5xx) is not repeated here."""
+        already (a POST that got no answer, or a 5xx) is not repeated here. Where the wait is longer than a moment, or
+        nothing may be asked now, the error has `retry_after_s`."""
+        content, kind = makes_content(method, path), kind_of(method, path)
         for attempt in itertools.count(1):
+            await self._pace.turn(about, content=content, patience_s=self._patience_s)
             try:
-                return await self._once(method, path, about, token=token, json=json, params=params)
+                answer = await self._once(kind, method, path, about, token=token, json=json, params=params)
             except GitHubError as exc:
-                wait_s = _wait_s(exc, method, attempt)
-                if wait_s is None:
+                if not exc.retryable or attempt == TRIES:
                     raise
-            await self._sleep(wait_s)
+                if exc.retry_after_s is None:
+                    if method == "POST" or exc.status == 301:
+                        raise
+                    await self._sleep(2**attempt / 8)
+                elif exc.retry_after_s > self._patience_s:
+                    raise
+            else:
+                self._pace.succeeded(kind)
+                return answer
         raise AssertionError("the last try returns or raises")
 
     async def _once(
         self,
+        kind: str,
         method: Method,
         path: str,
         about: str,
@@ -158,39 +191,63 @@ class Connection:
         token: str | None,
         json: Any,
         params: Mapping[str, str | int] | None,
-    ) -> bytes:
+    ) -> Answer:
         headers = _HEADERS if token is None else {**_HEADERS, "Authorization": f"Bearer {token}"}
         try:
-            async with asyncio.timeout(CALL_S):
-                answer = await self._github.arequest(method, path, params=params, json=json, headers=headers)
-        except (RequestTimeout, TimeoutError) as exc:
+            async with asyncio.timeout(CALL_S), self._github.get_async_client() as client:
+                answer = await client.request(method, path, params=params, json=json, headers=headers)
+                hops = 0
+                while (there := answer.next_request) is not None:
+                    hops += 1
+                    self._must_follow(there, about, is_write=method != "GET", hops=hops)
+                    answer = await client.send(there)
+        except (httpx.TimeoutException, TimeoutError) as exc:
             raise GitHubError(f"GitHub did not answer in time for {about}.", retryable=True) from exc
-        except RequestFailed as exc:
-            self.refused_at = _date(exc.response.headers.get("date"))
-            raise _refusal(exc, about) from exc
-        except RequestError as exc:
-            if isinstance(exc.exc, _Elsewhere):
-                raise GitHubError(
-                    f"GitHub redirects {about} to another server, which was not asked. Is GITHUB_API_URL right?"
-                ) from exc
-            lost = isinstance(exc.exc, httpx.TransportError)
+        except httpx.RequestError as exc:
+            lost = isinstance(exc, httpx.TransportError)
             raise GitHubError(f"GitHub could not be reached for {about}.", retryable=lost) from exc
-        except ValueError as exc:
-            # githubkit reads the header as a number; a proxy in front of the server may have put a date there.
-            raise GitHubError(
-                f"GitHub's rate limit is reached for {about}, and when it ends could not be read.",
-                retryable=True,
-                retry_after_s=_UNNUMBERED_WAIT_S,
-            ) from exc
-        if answer.raw_request.method != method:
-            # A redirect of 301 or 302 turns a write into a read, which then looks like a success.
-            raise GitHubError(f"GitHub redirects {about}; has the repository been renamed?", status=301)
-        return answer.content
+        if not answer.is_success:
+            self.refused_at = moment(answer.headers.get("date"))
+            raise self._refusal(kind, answer, about)
+        if _is_page(answer):
+            raise _page(about)
+        return Answer(content=answer.content, link=answer.headers.get("link"))
 
-    async def _must_stay(self, request: httpx.Request) -> None:
-        """Redirects are followed on the same server only: what another one answers is not GitHub's word."""
-        if _origin(request.url) != self._origin:
-            raise _Elsewhere
+    def _must_follow(self, there: httpx.Request, about: str, *, is_write: bool, hops: int) -> None:
+        """Refuses a redirect to another server, whose answer is not GitHub's word, and that of a write: followed, a
+        POST becomes a read, which then looks like a success. Under the new name it may be tried again."""
+        if _origin(there.url) != self._origin or not there.url.path.startswith(self._root):
+            is_safe = there.url.scheme in ("https", self._origin[0])
+            raise Elsewhere(
+                f"GitHub redirects {about} to another server, which was not asked. Is GITHUB_API_URL right?",
+                str(there.url) if is_safe else None,
+            )
+        if is_write:
+            raise GitHubError(
+                f"GitHub redirects {about}; has the repository been renamed?", status=301, retryable=True
+            )
+        if hops > HOPS:
+            raise GitHubError(f"GitHub redirects {about} again and again.")
+
+    def _refusal(self, kind: str, answer: httpx.Response, about: str) -> GitHubError:
+        status = answer.status_code
+        text = answer.text[:10_000].lower()
+        reason = next((ours for theirs, ours in _REASONS if theirs in text), None)
+        if _is_limit(answer, text, known=reason is not None):
+            wait_s = self._pace.refused(kind, answer.headers)
+            return GitHubError(
+                f"GitHub's rate limit is reached for {about}; it has to wait {wait_s:.0f} seconds.",
+                status=status,
+                retryable=True,
+                retry_after_s=wait_s,
+            )
+        if status < 500 and _is_page(answer):
+            return _page(about)
+        if status not in (403, 409, 422):
+            reason = None
+        said = f"GitHub answered {status} for {about}" + (f": {reason}." if reason else ".")
+        closed = reason if reason in _CLOSED else None
+        return GitHubError(said, status=status, retryable=status >= 500, closed=closed)
 
 
 class Session:
@@ -213,10 +270,10 @@ class Session:
         json: Any = None,
         params: Mapping[str, str | int] | None = None,
     ) -> bytes:
-        """As `Connection.call`."""
+        """The body of what `Connection.call` gives."""
         used = self.token
         try:
-            return await self._connection.call(method, path, about, token=used, json=json, params=params)
+            return (await self._connection.call(method, path, about, token=used, json=json, params=params)).content
         except GitHubError as exc:
             if exc.status != 401:
                 raise
@@ -224,47 +281,32 @@ class Session:
             if self.token == used:
                 self.token = await self._mint()
                 self.replaced.append(used)
-        return await self._connection.call(method, path, about, token=self.token, json=json, params=params)
+        answer = await self._connection.call(method, path, about, token=self.token, json=json, params=params)
+        return answer.content
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
-def _date(header: str | None) -> datetime | None:
-    try:
-        found = parsedate_to_datetime(header or "")
-    except ValueError:
-        return None
-    return found if found.tzinfo else None
+def _is_limit(answer: httpx.Response, text: str, *, known: bool) -> bool:
+    """Whether a refusal is for having asked too much. The last call of an hour may be refused for a `known` reason of
+    its own, with nothing remaining."""
+    if answer.status_code == 429 or (answer.status_code in (403, 422) and any(word in text for word in _LIMITS)):
+        return True
+    if answer.status_code != 403 or known:
+        return False
+    return "retry-after" in answer.headers or answer.headers.get("x-ratelimit-remaining") == "0"
 
 
-def _wait_s(error: GitHubError, method: Method, attempt: int) -> float | None:
-    """Seconds until the same call may be made again, None where it must not be made from here."""
-    if not error.retryable or attempt == TRIES:
-        return None
-    if error.retry_after_s is not None:
-        return error.retry_after_s if error.retry_after_s <= PATIENCE_S else None
-    return None if method == "POST" else 2**attempt / 8
+def _is_page(answer: httpx.Response) -> bool:
+    return "html" in answer.headers.get("content-type", "") or answer.content.lstrip()[:1] == b"<"
 
 
-def _refusal(error: RequestFailed, about: str) -> GitHubError:
-    answer: Response[Any] = error.response
-    status = answer.status_code
-    text = answer.text[:10_000].lower()
-    wait_s: float | None = None
-    if isinstance(error, RateLimitExceeded):
-        wait_s = error.retry_after.total_seconds()
-    elif status == 429 or (status == 403 and "secondary rate" in text):
-        wait_s = _UNNUMBERED_WAIT_S
-    if wait_s is not None:
-        return GitHubError(
-            f"GitHub's rate limit is reached for {about}; it asks to wait {wait_s:.0f} seconds.",
-            status=status,
-            retryable=True,
-            retry_after_s=wait_s,
-        )
-    reason = next((ours for theirs, ours in _REASONS if theirs in text), None) if status in (403, 409, 422) else None
-    said = f"GitHub answered {status} for {about}" + (f": {reason}." if reason else ".")
-    closed = reason if reason in _CLOSED else None
-    return GitHubError(said, status=status, retryable=status >= 500, closed=closed)
+def _page(about: str) -> GitHubError:
+    """A proxy's page, or one that GitHub shows when it is ill, is no answer of the API, whatever its status: not even
+    a 404 says that something isn't there."""
+    return GitHubError(
+        f"GitHub's answer for {about} is a web page, not the JSON that it documents. Is a proxy in the way?",
+        retryable=True,
+    )

@@ -5,13 +5,27 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from bot.domain.cuts import beginning
 from bot.domain.errors import UserError
-from bot.domain.event import Closed, Commented, Event, Ignored, Marked, Person, Pushed, Repository, Uninstalled
+from bot.domain.event import (
+    ChecksEnded,
+    Closed,
+    Commented,
+    Event,
+    Ignored,
+    Marked,
+    Person,
+    Pushed,
+    Renamed,
+    Repository,
+    Reviewed,
+    Uninstalled,
+)
 
 TITLE_LIMIT = 512
 """Characters kept of a title; GitHub allows 256 today."""
@@ -138,11 +152,39 @@ class _Label(_Payload):
 
 class _ClosedIssue(_Payload):
     number: Id
+    closed_at: AwareDatetime | None = None
 
 
-class _ClosedPullRequest(_Payload):
-    number: Id
+class _ClosedPullRequest(_ClosedIssue):
     merged: bool | None = None
+
+
+class _ReviewedPullRequest(_Payload):
+    number: Id
+    title: Text
+    body: Text | None = None
+    user: _User | None = None
+    state: str
+    locked: bool = False
+
+
+class _Review(_Payload):
+    id: Id
+    user: _User | None = None
+    submitted_at: AwareDatetime
+
+
+class _InlineComment(_Payload):
+    pull_request_review_id: Id | None = None
+    user: _User | None = None
+    created_at: AwareDatetime
+
+
+class _Suite(_Payload):
+    """A check suite, or a run of a workflow."""
+
+    head_sha: Text
+    app: _Numbered | None = None
 
 
 class _Event(_Payload):
@@ -174,6 +216,34 @@ class _PullRequests(_Event):
     repository: _Repository
     pull_request: _ClosedPullRequest
     sender: _User | None = None
+
+
+class _Reviews(_Event):
+    repository: _Repository
+    pull_request: _ReviewedPullRequest
+    review: _Review
+    sender: _User | None = None
+
+
+class _InlineComments(_Event):
+    repository: _Repository
+    pull_request: _ReviewedPullRequest
+    comment: _InlineComment
+    sender: _User | None = None
+
+
+class _CheckSuites(_Event):
+    repository: _Repository
+    check_suite: _Suite
+
+
+class _WorkflowRuns(_Event):
+    repository: _Repository
+    workflow_run: _Suite
+
+
+class _Repositories(_Event):
+    repository: _Repository
 
 
 class _InstallationRepositories(_Event):
@@ -247,7 +317,78 @@ def _marked(said: _MarkedIssues, label: str | None, assignee: _User | None) -> E
     )
 
 
+def _reviewed(event: str, body: bytes) -> Event:
+    said = _read(_Reviews, event, body)
+    return _of_review(said, said.pull_request, said.review.id, said.review.user, said.review.submitted_at)
+
+
+def _inline_commented(event: str, body: bytes) -> Event:
+    said = _read(_InlineComments, event, body)
+    comment = said.comment
+    if comment.pull_request_review_id is None:
+        return Ignored(reason="the comment belongs to no review")
+    return _of_review(said, said.pull_request, comment.pull_request_review_id, comment.user, comment.created_at)
+
+
+def _of_review(
+    said: _Reviews | _InlineComments,
+    pull: _ReviewedPullRequest,
+    review_id: int,
+    author: _User | None,
+    created_at: datetime,
+) -> Event:
+    sender = said.sender
+    if author is None:
+        return Ignored(reason="the reviewer's account is deleted")
+    if sender is not None and sender.id != author.id:
+        return Ignored(reason="the review was sent by somebody else than its author")
+    return Reviewed(
+        installation_id=said.installation.id,
+        repository=said.repository.value(),
+        number=pull.number,
+        title=beginning(pull.title, TITLE_LIMIT),
+        body=pull.body or "",
+        author=pull.user.person() if pull.user else GHOST,
+        is_open=pull.state == "open",
+        is_locked=pull.locked,
+        review_id=review_id,
+        actor=author.person(),
+        created_at=created_at,
+    )
+
+
+def _suite_ended(event: str, body: bytes) -> Event:
+    said = _read(_CheckSuites, event, body)
+    return _checks_ended(said.installation, said.repository, said.check_suite)
+
+
+def _workflow_ended(event: str, body: bytes) -> Event:
+    said = _read(_WorkflowRuns, event, body)
+    return _checks_ended(said.installation, said.repository, said.workflow_run)
+
+
+def _checks_ended(installation: _Numbered, repository: _Repository, suite: _Suite) -> Event:
+    return ChecksEnded(
+        installation_id=installation.id,
+        repository=repository.value(),
+        head_sha=suite.head_sha,
+        app_id=suite.app.id if suite.app else None,
+    )
+
+
 def _issue_closed(event: str, body: bytes) -> Event:
+    return _issue_over(event, body, None)
+
+
+def _issue_deleted(event: str, body: bytes) -> Event:
+    return _issue_over(event, body, "issue deleted")
+
+
+def _issue_transferred(event: str, body: bytes) -> Event:
+    return _issue_over(event, body, "issue moved to another repository")
+
+
+def _issue_over(event: str, body: bytes, reason: str | None) -> Event:
     said = _read(_Issues, event, body)
     return Closed(
         installation_id=said.installation.id,
@@ -256,6 +397,8 @@ def _issue_closed(event: str, body: bytes) -> Event:
         is_pull_request=False,
         merged=False,
         actor=said.sender.person() if said.sender else GHOST,
+        closed_at=said.issue.closed_at if reason is None else None,
+        reason=reason,
     )
 
 
@@ -268,6 +411,7 @@ def _pull_request_closed(event: str, body: bytes) -> Event:
         is_pull_request=True,
         merged=said.pull_request.merged is True,
         actor=said.sender.person() if said.sender else GHOST,
+        closed_at=said.pull_request.closed_at,
     )
 
 
@@ -281,9 +425,32 @@ def _pull_request_pushed(event: str, body: bytes) -> Event:
     )
 
 
+def _renamed(event: str, body: bytes) -> Event:
+    said = _read(_Repositories, event, body)
+    return Renamed(installation_id=said.installation.id, repository=said.repository.value())
+
+
+def _archived(event: str, body: bytes) -> Event:
+    return _repository_over(event, body, "the repository is archived")
+
+
+def _repository_deleted(event: str, body: bytes) -> Event:
+    return _repository_over(event, body, "the repository is deleted")
+
+
+def _repository_over(event: str, body: bytes, reason: str) -> Event:
+    said = _read(_Repositories, event, body)
+    return Uninstalled(installation_id=said.installation.id, repository_ids=(said.repository.id,), reason=reason)
+
+
 def _uninstalled(event: str, body: bytes) -> Event:
     said = _read(_Event, event, body)
     return Uninstalled(installation_id=said.installation.id, repository_ids=None)
+
+
+def _suspended(event: str, body: bytes) -> Event:
+    said = _read(_Event, event, body)
+    return Uninstalled(installation_id=said.installation.id, repository_ids=None, reason="the App is suspended")
 
 
 def _repositories_removed(event: str, body: bytes) -> Event:
@@ -297,9 +464,19 @@ _READERS: dict[tuple[str, str], Callable[[str, bytes], Event]] = {
     ("issues", "labeled"): _labeled,
     ("issues", "assigned"): _assigned,
     ("issues", "closed"): _issue_closed,
+    ("issues", "deleted"): _issue_deleted,
+    ("issues", "transferred"): _issue_transferred,
     ("pull_request", "closed"): _pull_request_closed,
     ("pull_request", "synchronize"): _pull_request_pushed,
+    ("pull_request_review", "submitted"): _reviewed,
+    ("pull_request_review_comment", "created"): _inline_commented,
+    ("check_suite", "completed"): _suite_ended,
+    ("workflow_run", "completed"): _workflow_ended,
+    ("repository", "renamed"): _renamed,
+    ("repository", "transferred"): _renamed,
+    ("repository", "archived"): _archived,
+    ("repository", "deleted"): _repository_deleted,
     ("installation", "deleted"): _uninstalled,
-    ("installation", "suspend"): _uninstalled,
+    ("installation", "suspend"): _suspended,
     ("installation_repositories", "removed"): _repositories_removed,
 }

@@ -17,7 +17,7 @@ from bot.domain.errors import GitHubError, UserError
 from bot.domain.task import Lease, Task
 from bot.github.client import IssueComment, Repository
 from bot.pipeline.deps import Deps
-from bot.pipeline.intake import CONFIG_PATH
+from bot.pipeline.asking import CONFIG_PATH
 
 PERMISSIONS = {"contents": "read", "issues": "read", "pull_requests": "read"}
 

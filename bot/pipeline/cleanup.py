@@ -9,7 +9,7 @@ import structlog
 from bot.domain.episode import Episode
 from bot.domain.errors import GitHubError, SandboxError
 from bot.domain.task import Lease, Task
-from bot.pipeline import checks, later_commits, talk
+from bot.pipeline import checks, later_commits, reviews, talk
 from bot.pipeline import rules as recorded
 from bot.pipeline.deps import Deps
 
@@ -28,6 +28,7 @@ async def run(deps: Deps, task_id: str) -> None:
             await _tried(talk.tell(deps, task, episode)),
             await _tried(checks.report(deps, task, episode)),
             await _tried(later_commits.look(deps, task_id)),
+            await _tried(reviews.answer(deps, task)),
         )
         if error is not None
     ]

@@ -26,6 +26,7 @@ from bot.pipeline import rules as recorded
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end, refuse
 from bot.pipeline.grounds import Candidate
+from bot.pipeline.progress import Watch
 from bot.pipeline.runs import inspect
 from bot.pipeline.setup import detected
 from bot.sandbox import workspace
@@ -50,6 +51,7 @@ class _Record:
     episode_id: str
     rules: Config
     sandbox: Sandbox
+    watch: Watch
 
     @property
     def store(self) -> Store:
@@ -65,7 +67,7 @@ class _Record:
         cost: Decimal | None,
         duration_s: float,
     ) -> Step:
-        return await self.store.add_step(
+        step = await self.store.add_step(
             self.lease,
             self.episode_id,
             number=number,
@@ -75,9 +77,12 @@ class _Record:
             cost=cost,
             duration_s=duration_s,
         )
+        self.watch.heard()
+        return step
 
     async def add_call(self, step_id: int, call: Call) -> None:
         await self.store.add_call(self.lease, step_id, call)
+        self.watch.heard()
 
     async def checkpoint(self) -> str | None:
         return await _checkpoint(self.deps, self.lease, self.task, self.rules, self.sandbox)
@@ -117,7 +122,7 @@ async def _go_on(deps: Deps, lease: Lease, task: Task, episode: Episode, rules: 
         case Submitted() if episode.kind == "fix":
             await _hand_over(deps, lease, task, episode, rules, sandbox, outcome)
         case Submitted(summary=summary):
-            done = replace(episode, summary=deps.redactor.redact(summary))
+            done = replace(episode, summary=deps.redactor.redact(summary), replies=_replies(deps, outcome))
             state = State.IN_REVIEW if task.pull_request else State.WAITING
             await end(deps, lease, task, done, Code.ANSWERED, "Answered.", state=state)
 
@@ -191,21 +196,33 @@ async def _work(
         tests_timeout_s=rules.timeouts.tests,
         lifetime_s=rules.sandbox.lifetime,
         env={**sandbox.proxy_env, "no_proxy": LOCAL, "NO_PROXY": LOCAL} if hosts else {},
+        has_threads=bool(episode.threads),
     )
     names = sorted(entry.name + ("/" if entry.kind == "dir" else "") for entry in await sandbox.list(workspace.REPO))
+    watch = Watch(deps, lease)
     try:
-        return await loop.run(
-            model=model,
-            system=prompts.render("system", repository=task.full_name, grants=", ".join(sorted(grants))),
-            task=await briefing.of(
-                deps, lease, task, episode, rules, files=names, checks=[check.run for check in checks]
-            ),
-            steps=steps,
-            feedback=episode.feedback,
-            earlier=earlier,
-            toolbox=toolbox,
-            allowed=_allowance(rules),
-            record=_Record(deps=deps, lease=lease, task=task, episode_id=episode.id, rules=rules, sandbox=sandbox),
+        return await watch.during(
+            loop.run(
+                model=model,
+                system=prompts.render("system", repository=task.full_name, grants=", ".join(sorted(grants))),
+                task=await briefing.of(
+                    deps, lease, task, episode, rules, files=names, checks=[check.run for check in checks]
+                ),
+                steps=steps,
+                feedback=episode.feedback,
+                earlier=earlier,
+                toolbox=toolbox,
+                allowed=_allowance(rules),
+                record=_Record(
+                    deps=deps,
+                    lease=lease,
+                    task=task,
+                    episode_id=episode.id,
+                    rules=rules,
+                    sandbox=sandbox,
+                    watch=watch,
+                ),
+            )
         )
     except ModelError as exc:
         if exc.retryable:
@@ -245,7 +262,8 @@ async def _hand_over(
     steps = await deps.store.steps(task.id, episode_id=episode.id)
     if lost := transcript.losses(steps, None):
         summary = f"{summary}\n\n{transcript.replaced(lost)}".strip()
-    episode = replace(await deps.store.last_episode(task.id), title=title, summary=summary)
+    replies = _replies(deps, outcome)
+    episode = replace(await deps.store.last_episode(task.id), title=title, summary=summary, replies=replies)
     patch = await _collect(deps, task, rules, sandbox)
     if isinstance(patch, str):
         await end(deps, lease, task, episode, Code.LIMIT_EXCEEDED, f"{patch} (`limits.files`, `limits.patch`)")
@@ -262,6 +280,10 @@ async def _hand_over(
     await deps.store.save(lease, verifying, episode, stage=Stage.VERIFY, now=deps.clock())
     await talk.tell(deps, verifying, episode)
     deps.engine.wake()
+
+
+def _replies(deps: Deps, outcome: Submitted) -> dict[str, str]:
+    return {place: deps.redactor.redact(text.replace("\0", "")) for place, text in outcome.replies.items()}
 
 
 async def _looked_at(deps: Deps, task: Task, rules: Config, sandbox: Sandbox, patch: Patch) -> tuple[Finding, ...]:

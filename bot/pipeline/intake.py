@@ -2,42 +2,60 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import timedelta
 from typing import assert_never
 
 import structlog
 
 from bot.db.store import Delivery
 from bot.domain import comment, config
-from bot.domain.command import Approve, Ask, Command, Fix, Help, Plan, ShowConfig, Usage, parse
-from bot.domain.config import Config, ConfigError
+from bot.domain.command import Approve, Ask, Fix, Help, Plan, ShowConfig, Usage, parse
+from bot.domain.config import Config
 from bot.domain.episode import Code
-from bot.domain.errors import GitHubError, UserError
-from bot.domain.event import Closed, Commented, Ignored, Marked, Pushed, Trigger, Uninstalled
-from bot.domain.task import Decision, Request, Task, Trusted, close, decide
-from bot.github.client import NOBODY, Permission, Repository
-from bot.pipeline import audit, later_commits, talk
+from bot.domain.errors import GitHubError
+from bot.domain.event import (
+    ChecksEnded,
+    Closed,
+    Commented,
+    Ignored,
+    Marked,
+    Pushed,
+    Renamed,
+    Reviewed,
+    Trigger,
+    Uninstalled,
+)
+from bot.domain.review import Asked
+from bot.domain.task import Decision, Postponed, Request, Task, Trusted, close, decide
+from bot.github.client import NOBODY, Repository
+from bot.pipeline import asking, audit, later_commits, repairs, reviews, talk
+from bot.pipeline.asking import CONFIG_PATH, Rules, digest, final, permission_of, rules_of, where
 from bot.pipeline.deps import Deps
 
-CONFIG_PATH = ".github/coder.yml"
-MISNAMED = ".github/coder.yaml"
-"""Where somebody may have written rules that would otherwise not hold."""
+BUSY_FOR = timedelta(seconds=15)
+"""How long a review waits until it is asked again whether the work on its pull request has ended."""
 
 log = structlog.get_logger()
 
 
-async def run(deps: Deps, guid: str) -> None:
-    """Decides a delivery if that is still to be done, and shows what came of it."""
+async def run(deps: Deps, guid: str) -> Postponed | None:
+    """Decides a delivery if that is still to be done, and shows what came of it; or says when to ask again."""
     delivery = await deps.store.delivery(guid)
     assert delivery is not None, "a job is only ever made with its delivery"
     match delivery.event:
         case Commented() | Marked() as event:
             await _trigger(deps, delivery, event)
+        case Reviewed() as event:
+            return await _reviewed(deps, delivery, event)
+        case ChecksEnded() as event:
+            await follow(deps, await repairs.take(deps, delivery, event))
         case Closed() as event:
             await _close(deps, delivery, event, event.repository.id, event.number)
         case Pushed() as event:
             await _pushed(deps, delivery, event)
+        case Renamed() as event:
+            await _renamed(deps, delivery, event)
         case Uninstalled() as event:
             for task in await deps.store.open_tasks_of(event.installation_id, event.repository_ids):
                 await _end(deps, task, event)
@@ -46,22 +64,43 @@ async def run(deps: Deps, guid: str) -> None:
             pass
         case _ as never:
             assert_never(never)
+    return None
+
+
+async def _reviewed(deps: Deps, delivery: Delivery, event: Reviewed) -> Postponed | None:
+    """A review is taken up when the work that goes on is done: it is about what was there before."""
+    if not delivery.outcome:
+        task = await deps.store.open_task(event.repository.id, event.number)
+        if task is None or task.pull_request != event.number:
+            await deps.store.conclude(delivery.guid, "ignored: not a pull request of ours")
+            return None
+        if event.actor.is_bot and event.actor.login == await deps.github.login():
+            await deps.store.conclude(delivery.guid, "ignored: the bot itself")
+            return None
+        if task.is_busy:
+            return Postponed(until=deps.clock() + BUSY_FOR)
+    await _trigger(deps, delivery, event)
+    return None
 
 
 async def _trigger(deps: Deps, delivery: Delivery, event: Trigger) -> None:
-    command = Fix(text="") if isinstance(event, Marked) else parse(event.comment_body)
-    if command is None:
+    if isinstance(event, Commented) and parse(event.comment_body) is None:
         await deps.store.conclude(delivery.guid, "ignored: no command")
         return
-    if reason := _final(event):
-        log.warning("nothing can be written here", code=str(Code.WRITE_REFUSED), reason=reason, **_where(event))
+    if reason := final(event):
+        log.warning("nothing can be written here", code=str(Code.WRITE_REFUSED), reason=reason, **where(event))
         await deps.store.conclude(delivery.guid, f"ignored: {reason}")
         return
     async with deps.github.repository(
         event.installation_id, event.repository.owner, event.repository.name, permissions=deps.permissions
     ) as repository:
         if not delivery.outcome:
-            await _decide(_Ask(deps=deps, delivery=delivery, event=event, repository=repository), command)
+            ask = asking.Ask(deps=deps, delivery=delivery, event=event, repository=repository)
+            asked = await _asked(repository, event)
+            if asked is None:
+                await ask.conclude("ignored: no command")
+            else:
+                await _decide(ask, asked)
         concluded = await deps.store.delivery(delivery.guid)
         assert concluded is not None
         await _show(deps, concluded, event, repository)
@@ -69,92 +108,53 @@ async def _trigger(deps: Deps, delivery: Delivery, event: Trigger) -> None:
         await later_commits.look(deps, concluded.task_id)
 
 
-def _final(event: Trigger) -> str | None:
-    """Why nobody could be answered here, however often it is tried; then nothing is begun, and nobody is told."""
-    if event.repository.archived:
-        return "the repository is archived"
-    if event.is_locked:
-        return "the conversation is locked"
-    if not event.repository.has_issues and not event.is_pull_request:
-        return "issues are switched off in the repository"
-    if isinstance(event, Marked) and not event.is_open:
-        return "the issue is closed"
-    return None
+async def _asked(repository: Repository, event: Trigger) -> Asked | None:
+    match event:
+        case Commented():
+            command = parse(event.comment_body)
+            return None if command is None else Asked(command=command)
+        case Marked():
+            return Asked(command=Fix(text=""))
+        case Reviewed():
+            return await reviews.read(repository, event)
+        case _ as never:
+            assert_never(never)
 
 
-def _where(event: Trigger) -> dict[str, object]:
-    return {"repository": event.repository.full_name, "number": event.number, "by": event.actor.login}
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Ask:
-    """A delivery in which somebody asks for something, and the way to answer it."""
-
-    deps: Deps
-    delivery: Delivery
-    event: Trigger
-    repository: Repository
-
-    async def conclude(self, outcome: str, answer: str | None = None, *, once: str | None = None) -> None:
-        """With `once` the answer is given once on this issue or pull request, by that key."""
-        key = None if once is None else f"{self.event.repository.id}#{self.event.number}{once}"
-        await self.deps.store.conclude(self.delivery.guid, outcome, answer=answer, once=key)
-
-    async def deny(self, reason: str) -> None:
-        """Without a word to anybody but the operator."""
-        audit.note("a command was denied", reason=reason, **_where(self.event))
-        await self.conclude(f"denied: {reason}")
-
-    async def refuse(self, wanted: str) -> None:
-        """With a word to whoever asked, once."""
-        actor = self.event.actor
-        if actor.is_bot:  # two bots that answer each other never end
-            await self.deny(f"the bot has no {wanted} access")
-            return
-        audit.note("a command was refused", reason=f"no {wanted} access", **_where(self.event))
-        await self.conclude("refused: permission", comment.refusal(actor.login, wanted), once=f"@{actor.id}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rules:
-    """What the default branch says: the commit, the file's text and the rules in it; no `config` where something is
-    wrong, which `problem` then says as a comment."""
-
-    sha: str = ""
-    text: str | None = None
-    config: Config | None = None
-    problem: str = ""
-
-
-async def _decide(ask: _Ask, command: Command | Usage) -> None:
+async def _decide(ask: asking.Ask, asked: Asked) -> None:
     event, deps = ask.event, ask.deps
     via_app = event.via_app if isinstance(event, Commented) else None
     if await ask.repository.is_own(event.actor, via_app):
         await ask.conclude("ignored: the bot itself")
         return
-    rules: _Rules | None = None
+    rules: Rules | None = None
     if isinstance(event, Marked) or event.actor.is_bot:
         # Neither counts unless the rules say so, and most labels are none of ours: the rules come first.
-        rules = await _rules(deps, ask.repository, event.repository.default_branch)
+        rules = await rules_of(deps, ask.repository, event.repository.default_branch)
         if reason := await _uncalled(ask, rules.config):
             await (ask.deny(reason) if event.actor.is_bot else ask.conclude(f"ignored: {reason}"))
             return
-    permission = await _permission(ask)
+    permission = await permission_of(ask)
     if permission is None:
         return
     is_listed_app = permission == NOBODY
     if not (is_listed_app or permission.allows("write")):
-        await ask.refuse("write")
+        await _refuse(ask, asked, "write")
         return
-    rules = rules or await _rules(deps, ask.repository, event.repository.default_branch)
+    rules = rules or await rules_of(deps, ask.repository, event.repository.default_branch)
     wanted = rules.config.trigger.permission if rules.config else "write"
     if not (is_listed_app or permission.allows(wanted)):
-        await ask.refuse(wanted)
+        await _refuse(ask, asked, wanted)
         return
-    await _obey(ask, command, rules)
+    await _obey(ask, asked, rules)
 
 
-async def _uncalled(ask: _Ask, rules: Config | None) -> str | None:
+async def _refuse(ask: asking.Ask, asked: Asked, wanted: str) -> None:
+    """Whoever reviews without a word to the bot has asked it for nothing, and gets no answer."""
+    await (ask.refuse(wanted) if asked.explicit else ask.deny(f"a reviewer without {wanted} access"))
+
+
+async def _uncalled(ask: asking.Ask, rules: Config | None) -> str | None:
     """Why a bot, or a label or an assignment, calls for nothing here."""
     event = ask.event
     if rules is None:
@@ -172,35 +172,9 @@ async def _uncalled(ask: _Ask, rules: Config | None) -> str | None:
     return "an assignment that `trigger.assignee` does not ask for"
 
 
-async def _permission(ask: _Ask) -> Permission | None:
-    """What GitHub says that the actor may do, NOBODY only for a bot; None where that was the end of it. An answer
-    that doesn't come is an error: the intake is tried again, and nobody is let in meanwhile."""
-    actor = ask.event.actor
-    try:
-        permission = await ask.repository.permission(actor.login)
-    except GitHubError as exc:
-        if exc.retryable or exc.status != 403:
-            raise
-        log.error(
-            "GitHub does not tell who may do what",
-            reason=str(exc),
-            hint="the App needs `metadata: read` on the repository; see its installation's permissions",
-            **_where(ask.event),
-        )
-        await ask.deny("the App may not ask for permissions")
-        return None
-    if permission == NOBODY and actor.is_bot:
-        return permission  # an App is no collaborator; that the rules list it is its permission
-    if permission.user_id != actor.id:
-        known = "nobody by that name" if permission.user_id is None else "somebody else by that name"
-        await ask.deny(f"GitHub knows {known}")
-        return None
-    return permission
-
-
-async def _obey(ask: _Ask, command: Command | Usage, rules: _Rules) -> None:
+async def _obey(ask: asking.Ask, asked: Asked, rules: Rules) -> None:
     """What a command of somebody who may give it comes to."""
-    deps, event, delivery, repository = ask.deps, ask.event, ask.delivery, ask.repository
+    deps, event, command = ask.deps, ask.event, asked.command
     match command:
         case Usage(message=message):
             await ask.conclude("answered: usage", message)
@@ -212,7 +186,7 @@ async def _obey(ask: _Ask, command: Command | Usage, rules: _Rules) -> None:
             await ask.deny("only people approve")
             return
     if rules.config is None:
-        await ask.conclude("refused: config", rules.problem, once=f"!{_digest(rules.problem)}")
+        await ask.conclude("refused: config", rules.problem, once=f"!{digest(rules.problem)}")
         return
     if isinstance(command, ShowConfig):
         text = f"The rules at `{rules.sha[:12]}`:\n\n```yaml\n{config.render(rules.config)}\n```"
@@ -230,39 +204,60 @@ async def _obey(ask: _Ask, command: Command | Usage, rules: _Rules) -> None:
     if not event.is_open:
         await ask.conclude("refused: closed", "This is closed; reopen it first.")
         return
-    base_sha = await _base(repository, rules, event.repository.default_branch)
-    if base_sha is None:
-        told = f"`pull_request.base` names the branch `{rules.config.pull_request.base}`, which is not there."
-        await ask.conclude("refused: config", comment.config_problem(CONFIG_PATH, told), once=f"!{_digest(told)}")
-        return
-    trusted = Trusted(
-        branch=rules.config.pull_request.base or event.repository.default_branch,
-        sha=rules.sha,
-        base_sha=base_sha,
-        config_text=rules.text,
+    trusted = Trusted(branch="", sha=rules.sha, base_sha="", config_text=rules.text)
+    if isinstance(command, Fix | Ask | Plan):
+        ground = await _ground(ask, rules)
+        if ground is None:
+            return
+        trusted = ground
+    request = Request(
+        event=event,
+        command=command,
+        trusted=trusted,
+        task_id=deps.new_id(),
+        episode_id=deps.new_id(),
+        threads=asked.threads,
     )
-    request = Request(event=event, command=command, trusted=trusted, task_id=deps.new_id(), episode_id=deps.new_id())
     decision = await deps.store.decide(
-        delivery.guid,
+        ask.delivery.guid,
         lambda task, last: decide(request, task=task, last=last, now=deps.clock()),
         repository_id=event.repository.id,
         number=event.number,
         comment_id=event.comment_id or None,
         now=deps.clock(),
     )
-    audit.note("a command was decided", verb=command.verb, made=decision is not None, **_where(event))
-    await _follow(deps, decision)
+    audit.note("a command was decided", verb=command.verb, made=decision is not None, **where(event))
+    await follow(deps, decision)
 
 
-async def _base(repository: Repository, rules: _Rules, default_branch: str) -> str | None:
-    """The commit that work starts from; None where the branch is not there."""
+async def _ground(ask: asking.Ask, rules: Rules) -> Trusted | None:
+    """What work begins with: where it is the first on a person's pull request, that one's branch, else the base
+    branch; None where that was the end of it. What GitHub says now counts, not what it said when it told us."""
+    event, repository = ask.event, ask.repository
     assert rules.config is not None, "only asked with rules"
-    base = rules.config.pull_request.base or default_branch
-    return rules.sha if base == default_branch else await repository.branch(base)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    base, is_open = rules.config.pull_request.base or event.repository.default_branch, True
+    if await ask.deps.store.open_task(event.repository.id, event.number) is not None:
+        sha: str | None = rules.sha  # it has its ground already
+    elif event.is_pull_request:
+        pull = await repository.pull(event.number)
+        if await repository.is_own_account(event.author):
+            await ask.conclude("refused: over", comment.OVER)
+            return None
+        if pull.is_from_fork:
+            await ask.conclude("refused: fork", comment.FORK)
+            return None
+        base, sha, is_open = pull.head_branch, pull.head_sha, pull.state == "open"
+    else:
+        sha = rules.sha if base == event.repository.default_branch else await repository.branch(base)
+        is_open = (await repository.issue(event.number)).state == "open"
+    if not is_open:
+        await ask.conclude("refused: closed", "This is closed; reopen it first.")
+        return None
+    if sha is None:
+        told = f"`pull_request.base` names the branch `{base}`, which is not there."
+        await ask.conclude("refused: config", comment.config_problem(CONFIG_PATH, told), once=f"!{digest(told)}")
+        return None
+    return Trusted(branch=base, sha=rules.sha, base_sha=sha, config_text=rules.text)
 
 
 async def _show(deps: Deps, delivery: Delivery, event: Trigger, repository: Repository) -> None:
@@ -275,36 +270,14 @@ async def _show(deps: Deps, delivery: Delivery, event: Trigger, repository: Repo
         if isinstance(event, Commented):
             refused = delivery.outcome.startswith("refused")
             await repository.react(event.comment_id, "confused" if refused else "eyes")
+        if isinstance(event, Reviewed) and delivery.task_id is not None:
+            await reviews.acknowledge(deps, repository, event, delivery.task_id)
         if delivery.answer:
             await talk.answer(deps, repository, event.number, delivery.guid, delivery.answer)
     except GitHubError as exc:
         if exc.retryable:
             raise
-        log.warning("an answer could not be given", reason=str(exc), **_where(event))
-
-
-async def _rules(deps: Deps, repository: Repository, branch: str) -> _Rules:
-    """The repository's rules, or what is wrong with them."""
-    try:
-        sha = (await repository.head(branch)).sha
-        data = await repository.read_file(CONFIG_PATH, sha)
-        if data is None and await repository.read_file(MISNAMED, sha) is not None:
-            return _Rules(problem=comment.config_problem(MISNAMED, f"It has to be named `{CONFIG_PATH}`."))
-        rules = config.parse(data)
-        problems = config.over(rules, deps.ceilings)
-    except ConfigError as exc:
-        problems = exc.problems
-    except UserError as exc:
-        return _Rules(problem=comment.config_problem(CONFIG_PATH, str(exc)))
-    except GitHubError as exc:
-        if exc.retryable:
-            raise
-        return _Rules(problem=comment.config_problem(CONFIG_PATH, f"It could not be read: {exc}"))
-    else:
-        if not problems:
-            return _Rules(sha=sha, text=None if data is None else data.decode("utf-8"), config=rules)
-    lines = [f"- line {p.line}, column {p.column}: {p.message}" if p.line else f"- {p.message}" for p in problems]
-    return _Rules(problem=comment.config_problem(CONFIG_PATH, "\n".join(lines)))
+        log.warning("an answer could not be given", reason=str(exc), **where(event))
 
 
 async def _close(deps: Deps, delivery: Delivery, event: Closed, repository_id: int, number: int) -> None:
@@ -316,7 +289,7 @@ async def _close(deps: Deps, delivery: Delivery, event: Closed, repository_id: i
         comment_id=None,
         now=deps.clock(),
     )
-    await _follow(deps, decision)
+    await follow(deps, decision)
 
 
 async def _pushed(deps: Deps, delivery: Delivery, event: Pushed) -> None:
@@ -334,6 +307,26 @@ async def _pushed(deps: Deps, delivery: Delivery, event: Pushed) -> None:
         await later_commits.look(deps, concluded.task_id)
 
 
+async def _renamed(deps: Deps, delivery: Delivery, event: Renamed) -> None:
+    """What was told may be old already: GitHub is asked for the names of today."""
+    there = event.repository
+    if all(task.repository_id != there.id for task in await deps.store.tasks(only_open=True)):
+        await deps.store.conclude(delivery.guid, "ignored: no task there")
+        return
+    async with deps.github.repository(
+        event.installation_id, there.owner, there.name, permissions={"metadata": "read"}
+    ) as repository:
+        info = await repository.info()
+    if info.id != there.id:
+        await deps.store.conclude(delivery.guid, "ignored: another repository has that name now")
+        return
+    owner, _, name = info.full_name.partition("/")
+    await deps.store.rename(
+        there.id, installation_id=event.installation_id, owner=owner, name=name, clone_url=info.clone_url
+    )
+    await deps.store.conclude(delivery.guid, "decided")
+
+
 async def _end(deps: Deps, task: Task, event: Uninstalled) -> None:
     lease = await deps.store.lease(task.id)
     last = await deps.store.last_episode(task.id)
@@ -346,7 +339,7 @@ async def _end(deps: Deps, task: Task, event: Uninstalled) -> None:
     deps.engine.wake()
 
 
-async def _follow(deps: Deps, decision: Decision | None) -> None:
+async def follow(deps: Deps, decision: Decision | None) -> None:
     if decision is None or decision.task is None or decision.stage is None:
         return
     if not decision.task.is_busy:

@@ -113,10 +113,13 @@ async def _publish(deps: Deps, lease: Lease, task: Task, result: Result) -> None
         ) as repository:
             published = await publish(repository, result, sign=sign, redact=deps.redactor.redact)
             code = Code.VERIFIED if isinstance(result.verdict, Passed) else Code.UNVERIFIED
-            done = replace(episode, code=code, detail=" ".join(result.receipt["reasons"]))
+            done = replace(
+                episode, code=code, detail=" ".join(result.receipt["reasons"]), published=published.head_sha
+            )
             task = replace(published, title=task.title, state=State.IN_REVIEW, updated_at=deps.clock())
             await _save(deps, lease, task, done)
             try:
+                await talk.cheer(repository, done)
                 await talk.update(deps, repository, task, done)
             except GitHubError as exc:
                 if exc.closed is None:

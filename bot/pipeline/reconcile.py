@@ -12,6 +12,7 @@ import structlog
 from bot.db.store import SandboxRecord, SlotRecord, SnapshotRecord, Store
 from bot.domain.errors import SandboxError
 from bot.domain.task import STAGE_OF, Task
+from bot.pipeline import progress
 from bot.pipeline import rules as recorded
 from bot.pipeline.deps import Deps
 from bot.sandbox.protocol import SandboxInfo, SandboxProvider
@@ -46,6 +47,7 @@ async def run(deps: Deps) -> None:
         log.warning("ended a leftover", what=leftover.what, id=leftover.id, task=leftover.task, why=leftover.why)
     if found:
         deps.engine.freed()
+    await progress.put_right(deps)
 
 
 async def reap(store: Store, provider: SandboxProvider, *, now: datetime, dry_run: bool = False) -> list[Leftover]:

@@ -40,7 +40,7 @@ async def run(deps: Deps, job: Job) -> Postponed | None:
     try:
         match job.stage:
             case Stage.INTAKE:
-                await intake.run(deps, job.key)
+                return await intake.run(deps, job.key)
             case Stage.PROVISION:
                 await provision.run(deps, job.key)
             case Stage.EPISODE:

@@ -13,12 +13,13 @@ from bot.domain.errors import SandboxError
 from bot.domain.receipt import Place, Receipt, Snapshot
 from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.transcript import spend
-from bot.domain.verification import Draft, Failed, Passed, Run, Unverified, judge
+from bot.domain.verification import Draft, Evidence, Failed, Passed, Run, Unverified, judge
 from bot.pipeline import rules as recorded
 from bot.pipeline import runs, talk, warm
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import refuse
 from bot.pipeline.grounds import Base, Candidate, GroundUnusable, Maker
+from bot.pipeline.progress import Watch
 from bot.pipeline.provision import place
 from bot.pipeline.setup import image, spec
 from bot.pipeline.warm import Job
@@ -53,12 +54,19 @@ async def run(deps: Deps, task_id: str) -> None:
     maker = _Maker(job=job, base=candidate.base, image_id=image_id)
     start = await _start(job, maker, candidate.base)
     baselines = _Baselines(deps=deps, lease=lease, task=task)
+
+    async def examine(start: Base | None) -> tuple[Evidence, str]:
+        watch = Watch(deps, lease)
+        return await watch.during(
+            runs.examine(maker, candidate, start, baselines=baselines, image_id=image_id, tell=watch.ran)
+        )
+
     try:
-        evidence, ran_in = await runs.examine(maker, candidate, start, baselines=baselines, image_id=image_id)
+        evidence, ran_in = await examine(start)
     except GroundUnusable as exc:
         log.warning("the snapshot's files are in the way", task=task.id, reason=str(exc))
         start = None
-        evidence, ran_in = await runs.examine(maker, candidate, start, baselines=baselines, image_id=image_id)
+        evidence, ran_in = await examine(start)
     if refused := gate.refused(evidence.findings):
         current = replace(await deps.store.task(task_id), updated_at=deps.clock())
         await refuse(deps, lease, current, await deps.store.last_episode(task_id), rules, refused)

@@ -8,7 +8,7 @@ import json
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
@@ -25,8 +25,10 @@ from bot.domain.errors import GitHubError, UserError
 from bot.domain.event import Person
 from bot.github.auth import App
 from bot.github.client import COMMENTS_LIMIT, Commit, Issue, Permission, Pull, Repository, RepositoryInfo, TreeEntry
+from bot.github.http import Elsewhere
 from bot.github.webhook import GHOST
 from bot.pipeline.briefing import Speakers
+from tests.adapters.test_pace import Time
 
 API = "https://github.test/api/v3"
 REPO = f"{API}/repos/octo/sample"
@@ -97,16 +99,18 @@ def github() -> Iterator[GitHub]:
 
 
 @pytest.fixture
-def slept() -> list[float]:
-    return []
+def time() -> Time:
+    return Time(datetime.now(UTC).replace(microsecond=0))
 
 
 @pytest.fixture
-def app(private_key: str, slept: list[float], github: GitHub) -> App:
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
+def slept(time: Time) -> list[float]:
+    return time.slept
 
-    return App(APP_ID, private_key, API, sleep=sleep)
+
+@pytest.fixture
+def app(private_key: str, time: Time, github: GitHub) -> App:
+    return App(APP_ID, private_key, API, sleep=time.sleep, clock=time)
 
 
 def opened(app: App) -> AbstractAsyncContextManager[Repository]:
@@ -359,16 +363,43 @@ async def test_a_short_rate_limit_is_waited_for_also_when_writing(
     assert slept == [30]
 
 
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> str:
+    return format_datetime(NOON + timedelta(seconds=seconds), usegmt=True)
+
+
+SECONDARY = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
+USED_UP = {"x_ratelimit_remaining": "0", "date": at(0)}
+WHOA = httpx.Response(403, html="<html><h1>Whoa there!</h1><p>You have exceeded a secondary rate limit.</p></html>")
+
+
 @pytest.mark.parametrize(
     ("answer", "wait_s"),
     [
         (failed(429, retry_after="31"), 31),
+        (failed(403, retry_after="31"), 31),
         (failed(429), 60),
-        (failed(403, "You have exceeded a secondary rate limit", x_ratelimit_remaining="4771"), 60),
-        (failed(429, retry_after=format_datetime(datetime(2030, 1, 1, tzinfo=UTC), usegmt=True)), 60),
+        (failed(403, SECONDARY, x_ratelimit_remaining="4771"), 60),
+        (failed(403, "You have triggered an abuse detection mechanism."), 60),
+        (failed(422, "Validation Failed: was submitted too quickly"), 60),
+        (WHOA, 60),
+        (failed(429, retry_after=at(45), date=at(0)), 45),  # whatever our own clock says
+        (failed(429, retry_after="soon"), 60),
+        (failed(429, retry_after="-5"), 60),
+        (failed(429, retry_after="1e3"), 60),
+        (failed(429, retry_after="9" * 30), 60),
+        (failed(429, retry_after="999999999"), 86_400),
+        (failed(429, retry_after=at(1e8), date=at(0)), 86_400),
+        (failed(403, "API rate limit exceeded", x_ratelimit_reset=str(int(NOON.timestamp()) + 900), **USED_UP), 901),
+        (failed(403, "No words", x_ratelimit_reset=str(int(NOON.timestamp()) + 900), **USED_UP), 901),
+        (failed(403, "API rate limit exceeded", x_ratelimit_reset="9" * 12, **USED_UP), 3600),
+        (failed(403, "API rate limit exceeded", x_ratelimit_reset="later", **USED_UP), 60),
+        (failed(403, "API rate limit exceeded"), 60),  # a proxy has taken the headers away
     ],
 )
-async def test_a_longer_rate_limit_is_the_engines_to_wait(
+async def test_a_longer_rate_limit_is_the_engines_to_wait_and_is_no_missing_permission(
     app: App, github: GitHub, slept: list[float], answer: httpx.Response, wait_s: float
 ) -> None:
     github.on("GET", f"{REPO}/collaborators/bert/permission", answer)
@@ -378,16 +409,129 @@ async def test_a_longer_rate_limit_is_the_engines_to_wait(
     assert (caught.value.retryable, caught.value.retry_after_s, slept) == (True, wait_s, [])
 
 
-async def test_a_used_up_limit_is_no_missing_permission(app: App, github: GitHub) -> None:
-    reset = str(int(datetime.now(UTC).timestamp()) + 900)
-    answer = failed(403, "API rate limit exceeded", x_ratelimit_remaining="0", x_ratelimit_reset=reset)
-    github.on("GET", f"{REPO}/collaborators/bert/permission", answer)
+@pytest.mark.parametrize(
+    "answer",
+    [failed(429, retry_after="0"), failed(403, x_ratelimit_reset=str(int(NOON.timestamp()) - 9), **USED_UP)],
+)
+async def test_a_limit_that_is_over_already_is_waited_for_a_little(
+    app: App, github: GitHub, slept: list[float], answer: httpx.Response
+) -> None:
+    github.on("GET", f"{REPO}/issues/3", answer, answer, ok(ISSUE))
     async with opened(app) as repository:
-        with pytest.raises(GitHubError) as caught:
+        await repository.issue(3)
+    assert slept == [1, 2]
+
+
+async def test_the_last_call_of_an_hour_may_be_refused_for_a_reason_of_its_own(app: App, github: GitHub) -> None:
+    reset = str(int(NOON.timestamp()) + 900)
+    refused = failed(403, "Resource not accessible by integration", x_ratelimit_reset=reset, **USED_UP)
+    github.on("GET", f"{REPO}/collaborators/bert/permission", refused)
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match="lacks a permission") as caught:
             await repository.permission("bert")
-    assert caught.value.retryable
-    assert caught.value.retry_after_s is not None
-    assert 60 < caught.value.retry_after_s <= 900
+    assert not caught.value.retryable
+
+
+async def test_until_the_time_is_over_nobody_of_the_installation_asks_anything_and_others_do(
+    app: App, github: GitHub, time: Time
+) -> None:
+    github.router.post(f"{API}/app/installations/6/access_tokens").mock(ok({"token": token(100)}, 201))
+    route = github.on("GET", f"{REPO}/issues/3", failed(429, retry_after="900"), ok(ISSUE), ok(ISSUE))
+    github.on("GET", f"{REPO}/issues/4", ok(ISSUE), ok(ISSUE))
+    async with opened(app) as one, opened(app) as two:
+        with pytest.raises(GitHubError):
+            await one.issue(3)
+        asked = len(github.router.calls)
+        time.now += timedelta(seconds=600)
+        for another in (one.issue(3), one.issue(4), two.create_comment(3, "hello")):
+            with pytest.raises(GitHubError, match=r"holds up .* for 300 seconds") as caught:
+                await another
+            assert (caught.value.retryable, caught.value.retry_after_s) == (True, 300)
+        with pytest.raises(GitHubError, match="holds up a token of installation 5"):
+            await opened(app).__aenter__()
+        assert len(github.router.calls) == asked
+        async with app.repository(6, "octo", "sample", permissions=WRITE) as theirs:
+            await theirs.issue(3)
+        time.now += timedelta(seconds=280)
+        await two.issue(4)  # the last twenty seconds are waited for here
+        await one.issue(3)
+    assert time.slept == [20]
+    assert route.call_count == 3
+
+
+async def test_a_token_that_could_not_be_given_back_for_a_limit_is_given_back_with_the_next(
+    app: App, github: GitHub, time: Time
+) -> None:
+    github.on("GET", f"{REPO}/issues/3", failed(429, retry_after="900"), ok(ISSUE))
+    with pytest.raises(GitHubError):
+        async with opened(app) as repository:
+            await repository.issue(3)
+    assert not github.give_back.called
+    time.now += timedelta(seconds=900)
+    async with opened(app) as repository:
+        await repository.issue(3)
+    assert sorted(github.returned) == sorted([token(1), token(2)])
+
+
+async def test_a_limit_on_tokens_holds_up_the_app_itself_and_not_its_open_work(
+    app: App, github: GitHub, time: Time
+) -> None:
+    mint = github.mint.side_effect
+    github.on("GET", f"{REPO}/issues/3", ok(ISSUE))
+    async with opened(app) as repository:
+        github.mint.mock(side_effect=[failed(403, SECONDARY)])
+        for _ in range(2):
+            with pytest.raises(GitHubError, match="a token of installation 5") as caught:
+                await opened(app).__aenter__()
+            assert (caught.value.retryable, caught.value.retry_after_s) == (True, 60)
+        with pytest.raises(GitHubError, match="holds up the App itself"):
+            await app.login()
+        await repository.issue(3)
+    assert github.mint.call_count == 2
+    time.now += timedelta(seconds=60)
+    github.mint.mock(side_effect=mint)
+    async with opened(app):
+        pass
+
+
+async def test_three_refusals_without_a_time_are_waited_for_longer_each_time_though_reading_goes_well(
+    app: App, github: GitHub, time: Time
+) -> None:
+    """As the engine would: it comes again when it was told to, and looks first whether its comment is there."""
+    refused = [failed(403, SECONDARY, x_ratelimit_remaining="4771") for _ in range(3)]
+    route = github.on("POST", f"{REPO}/issues/3/comments", *refused, ok({"id": 9}, 201), failed(429))
+    conversation(github, [])
+    waits: list[float | None] = []
+    async with opened(app) as repository:
+        while True:
+            try:
+                assert await repository.find_comment(3, "marker") is None
+                assert await repository.create_comment(3, "hello") == 9
+                break
+            except GitHubError as exc:
+                waits.append(exc.retry_after_s)
+                time.now += timedelta(seconds=exc.retry_after_s or 0)
+        assert waits == [60, 120, 240]
+        assert route.call_count == 4
+        with pytest.raises(GitHubError) as caught:
+            await repository.create_comment(3, "again")
+        assert caught.value.retry_after_s == 60, "a success is the end of it"
+
+
+async def test_comments_are_held_back_before_github_has_to_refuse_them_and_blobs_are_not(
+    app: App, github: GitHub, time: Time
+) -> None:
+    route = github.router.post(f"{REPO}/issues/3/comments").mock(ok({"id": 9}, 201))
+    github.router.post(f"{REPO}/git/blobs").mock(ok({"sha": B}, 201))
+    async with opened(app) as one, opened(app) as two:
+        for number in range(75):
+            await (one, two)[number % 2].create_comment(3, "hello")
+        for _ in range(200):
+            await one.create_blob(b"")
+        with pytest.raises(GitHubError) as caught:
+            await two.create_comment(3, "one too many")
+    assert (caught.value.retryable, caught.value.retry_after_s) == (True, 60)
+    assert (route.call_count, time.slept) == (75, [])
 
 
 async def test_a_missing_permission_of_the_app_is_said_in_our_words(app: App, github: GitHub) -> None:
@@ -422,9 +566,7 @@ async def test_refusals_people_can_mend_are_told_apart(
 # Answers that are something else
 
 
-@pytest.mark.parametrize(
-    "body", [b"<html>Sign in to the hotel's network</html>", b"", b"[]", b'{"number": 3}', b"\xff", b"[" * 9999]
-)
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"number": 3}', b"\xff", b"[" * 9999])
 async def test_an_answer_of_another_shape_is_our_error(app: App, github: GitHub, body: bytes) -> None:
     github.on("GET", f"{REPO}/issues/3", httpx.Response(200, content=body))
     async with opened(app) as repository:
@@ -433,35 +575,101 @@ async def test_an_answer_of_another_shape_is_our_error(app: App, github: GitHub,
     assert not caught.value.retryable
 
 
-async def test_a_renamed_repository_is_followed_when_reading(app: App, github: GitHub) -> None:
-    github.on("GET", f"{REPO}/issues/3", httpx.Response(301, headers={"Location": f"{API}/repositories/7/issues/3"}))
+NO_JSON = "answer for .* is a web page, not the JSON"
+
+
+@pytest.mark.parametrize("status", [200, 401, 403, 404])
+async def test_a_web_page_is_no_answer_whatever_its_status(
+    app: App, github: GitHub, slept: list[float], status: int
+) -> None:
+    """Above all, a proxy's 404 does not say that somebody has no permission or that a branch is not there."""
+    page = httpx.Response(status, html="<!DOCTYPE html><html>Blocked by your company</html>")
+    github.on("GET", f"{REPO}/collaborators/bert/permission", page, page, page)
+    github.on("GET", f"{REPO}/git/ref/heads/x", page, page, page)
+    route = github.on("POST", f"{REPO}/issues/3/comments", page)
+    async with opened(app) as repository:
+        for call in (repository.permission("bert"), repository.branch("x"), repository.create_comment(3, "hello")):
+            with pytest.raises(GitHubError, match=NO_JSON) as caught:
+                await call
+            assert (caught.value.retryable, caught.value.status) == (True, None)
+    assert (route.call_count, github.mint.call_count) == (1, 1)
+    assert slept == [0.25, 0.5] * 2
+
+
+async def test_githubs_own_page_for_an_outage_is_an_outage(app: App, github: GitHub) -> None:
+    github.on("GET", f"{REPO}/issues/3", *[httpx.Response(502, html="<html>Unicorn!</html>")] * 3)
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match=r"^GitHub answered 502 for the issue octo/sample#3\.$") as caught:
+            await repository.issue(3)
+    assert (caught.value.retryable, caught.value.status) == (True, 502)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("place", [f"{API}/repositories/7/issues/3", "/api/v3/repositories/7/issues/3"])
+async def test_a_renamed_repository_is_followed_when_reading(
+    app: App, github: GitHub, status: int, place: str
+) -> None:
+    github.on("GET", f"{REPO}/issues/3", httpx.Response(status, headers={"Location": place}))
     there = github.on("GET", f"{API}/repositories/7/issues/3", ok(ISSUE))
     async with opened(app) as repository:
         assert (await repository.issue(3)).number == 3
     assert there.calls[0].request.headers["authorization"] == f"Bearer {token(1)}"
 
 
-@pytest.mark.parametrize("there", ["https://evil.test/issue", "http://github.test/x", "https://github.test:444/x"])
-async def test_nobody_else_is_asked_because_of_a_redirect(app: App, github: GitHub, there: str) -> None:
-    github.on("GET", f"{REPO}/issues/3", httpx.Response(301, headers={"Location": there}))
-    asked = github.on("GET", there, ok(ISSUE))
-    async with opened(app) as repository:
-        with pytest.raises(GitHubError, match="redirects the issue octo/sample#3 to another server") as caught:
-            await repository.issue(3)
-    assert not asked.called
-    assert not caught.value.retryable
-
-
-@pytest.mark.parametrize("status", [301, 302])
-async def test_a_write_that_a_redirect_turned_into_a_read_is_no_success(
-    app: App, github: GitHub, status: int
+@pytest.mark.parametrize(
+    ("there", "is_safe"),
+    [
+        ("https://evil.test/issue", True),
+        ("https://github.test:444/x", True),
+        ("https://github.test/login", True),  # of the same server, but not of its API
+        ("http://github.test/x", False),
+    ],
+)
+async def test_nobody_else_is_asked_because_of_a_redirect(
+    app: App, github: GitHub, there: str, is_safe: bool
 ) -> None:
-    there = f"{API}/repositories/7/issues/3/comments"
-    github.on("POST", f"{REPO}/issues/3/comments", httpx.Response(status, headers={"Location": there}))
-    github.on("GET", there, ok({"id": 9}))
+    github.on("GET", f"{REPO}/issues/3", httpx.Response(301, headers={"Location": there}))
+    github.on("POST", f"{REPO}/issues/3/comments", httpx.Response(308, headers={"Location": there}))
+    asked = github.router.route(url=there).mock(ok(ISSUE))
     async with opened(app) as repository:
-        with pytest.raises(GitHubError, match="renamed"):
-            await repository.create_comment(3, "hello")
+        for call in (repository.issue(3), repository.create_comment(3, "hello")):
+            with pytest.raises(Elsewhere, match=r"redirects .* to another server") as caught:
+                await call
+            assert (caught.value.retryable, caught.value.address) == (False, there if is_safe else None)
+    assert not asked.called
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_write_is_not_redirected_and_may_be_tried_again_under_the_new_name(
+    app: App, github: GitHub, slept: list[float], status: int
+) -> None:
+    there = f"{API}/repositories/7/issues"
+    answer = httpx.Response(status, headers={"Location": there})
+    comment = github.on("POST", f"{REPO}/issues/3/comments", answer)
+    edit = github.on("PATCH", f"{REPO}/issues/comments/9", answer)
+    asked = github.router.route(url=there).mock(ok({"id": 9}))
+    async with opened(app) as repository:
+        for call in (repository.create_comment(3, "hello"), repository.update_comment(9, "hello")):
+            with pytest.raises(GitHubError, match="renamed") as caught:
+                await call
+            assert (caught.value.retryable, caught.value.status) == (True, 301)
+    assert (comment.call_count, edit.call_count, asked.called, slept) == (1, 1, False, [])
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"Location": f"{REPO}/issues/3"}, "redirects the issue octo/sample#3 again and again"),
+        ({}, "GitHub answered 301 for the issue"),
+    ],
+)
+async def test_a_redirect_to_nowhere_ends(app: App, github: GitHub, headers: dict[str, str], said: str) -> None:
+    route = github.router.get(f"{REPO}/issues/3").mock(httpx.Response(301, headers=headers))
+    async with opened(app) as repository:
+        with pytest.raises(GitHubError, match=said) as caught:
+            await repository.issue(3)
+    assert not caught.value.retryable
+    assert route.call_count <= 4
 
 
 # Reading
@@ -673,9 +881,9 @@ async def test_a_comment_without_text_or_author_is_still_one(app: App, github: G
     assert (found.body, found.author, found.by_this_app) == ("", GHOST, False)
 
 
-@pytest.mark.parametrize("time", [None, "yesterday", "2026-11-30T10:00:00", 7, "7"])
-async def test_a_time_that_is_none_is_no_time(app: App, github: GitHub, time: object) -> None:
-    conversation(github, [{**comment(1), "created_at": time}, {**comment(2), "updated_at": time}])
+@pytest.mark.parametrize("said", [None, "yesterday", "2026-11-30T10:00:00", 7, "7"])
+async def test_a_time_that_is_none_is_no_time(app: App, github: GitHub, said: object) -> None:
+    conversation(github, [{**comment(1), "created_at": said}, {**comment(2), "updated_at": said}])
     async with opened(app) as repository:
         first, second = await repository.comments(3)
     assert (first.created_at, second.updated_at) == (None, None)
@@ -829,6 +1037,7 @@ MINE = Pull(
     head_branch="coder/issue-3",
     base="main",
     state="open",
+    is_from_fork=False,
 )
 
 

@@ -2,73 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
-import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.demo import contract, sample
-from bot.demo.github import LocalGitHub, serving
+from bot.demo.github import LocalGitHub
 from bot.demo.rest import OPERATIONS
 from bot.domain.errors import UserError
-
-NAME = "octo/sample"
-REPO = f"/repos/{NAME}"
-FILES = {"README.md": b"# Sample\n", "src/a.py": b"a = 1\n", "src/b.py": b"b = 1\n", "run.sh": b"#!/bin/sh\n"}
-GIT_ENV = {
-    "PATH": os.environ["PATH"],
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_AUTHOR_NAME": "somebody",
-    "GIT_AUTHOR_EMAIL": "somebody@example.com",
-    "GIT_COMMITTER_NAME": "somebody",
-    "GIT_COMMITTER_EMAIL": "somebody@example.com",
-}
-
-
-@dataclass
-class Clock:
-    now: datetime = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@dataclass
-class Receiver:
-    """A webhook address that remembers what it got, and answers as it is told."""
-
-    status: int = 202
-    got: list[tuple[Mapping[str, str], bytes]] = field(default_factory=list)
-    url: str = ""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
-        self.got.append(({k.decode(): v.decode() for k, v in scope["headers"]}, body))
-        await send({"type": "http.response.start", "status": self.status, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+from tests.adapters.local_github import (
+    FILES,
+    NAME,
+    REPO,
+    Clock,
+    Receiver,
+    app_jwt,
+    call,
+    client,
+    commit,
+    git,
+    git_ok,
+    local_github,
+    mint,
+    receiving,
+    token,
+)
 
 
 @pytest.fixture
@@ -78,94 +48,14 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def github(tmp_path: Path, clock: Clock) -> AsyncIterator[LocalGitHub]:
-    """With one repository; what both sides said must fit GitHub's own description in the end."""
-    async with LocalGitHub(tmp_path / "github", clock=clock) as github:
-        await github.create_repository(NAME, FILES)
+    async with local_github(tmp_path, clock) as github:
         yield github
-    assert github.violations == []
 
 
 @pytest.fixture
 async def receiver(github: LocalGitHub) -> AsyncIterator[Receiver]:
-    receiver = Receiver()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        receiver.url = github.webhook_url = f"http://127.0.0.1:{listener.getsockname()[1]}/hook"
-        async with serving(receiver, listener):
-            yield receiver
-            await github.settled()
-
-
-def app_jwt(github: LocalGitHub, *, key: str | None = None, lifetime: int = 300, **claims: object) -> str:
-    now = int(time.time())
-    payload = {"iat": now - 60, "exp": now + lifetime, "iss": str(github.app.app_id), **claims}
-    return jwt.encode(payload, key or github.app.private_key, algorithm="RS256")
-
-
-async def call(
-    github: LocalGitHub,
-    method: str,
-    path: str,
-    body: object = None,
-    *,
-    credential: str | None = None,
-    **query: object,
-) -> httpx.Response:
-    headers = {} if credential is None else {"Authorization": f"Bearer {credential}"}
-    content = None if body is None else json.dumps(body).encode()
-    async with httpx.AsyncClient(trust_env=False) as client:
-        return await client.request(
-            method,
-            github.api_url + path,
-            content=content,
-            headers=headers,
-            params={k: str(v) for k, v in query.items()},
-        )
-
-
-async def mint(github: LocalGitHub, body: object = None) -> httpx.Response:
-    found = await call(github, "GET", f"{REPO}/installation", credential=app_jwt(github))
-    path = f"/app/installations/{found.json()['id']}/access_tokens"
-    return await call(github, "POST", path, body, credential=app_jwt(github))
-
-
-async def token(github: LocalGitHub, **permissions: str) -> str:
-    value = (await mint(github, {"repositories": ["sample"], "permissions": permissions})).json()["token"]
-    assert isinstance(value, str)
-    return value
-
-
-@asynccontextmanager
-async def client(github: LocalGitHub) -> AsyncIterator[Callable[..., Any]]:
-    """Calls with everything that the App may do."""
-    credential = (await mint(github)).json()["token"]
-
-    async def asks(method: str, path: str, body: object = None, expect: int = 200, **query: object) -> Any:
-        answer = await call(github, method, REPO + path, body, credential=credential, **query)
-        assert answer.status_code == expect, answer.text
-        return answer.json() if answer.content else None
-
-    yield asks
-
-
-async def git(*args: str | Path, token: str | None = None, origin: str = "") -> tuple[int, str]:
-    """Git as the sandbox runs it: the token in that one process's environment."""
-    extra = {}
-    if token is not None:
-        basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-        extra = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"http.{origin}/.extraHeader"}
-        extra["GIT_CONFIG_VALUE_0"] = f"Authorization: Basic {basic}"
-    process = await asyncio.create_subprocess_exec(
-        "git", *args, env={**GIT_ENV, **extra}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    output, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, output.decode()
-
-
-async def git_ok(*args: str | Path, **more: str) -> str:
-    code, output = await git(*args, **more)
-    assert code == 0, output
-    return output.strip()
+    async with receiving(github) as receiver:
+        yield receiver
 
 
 # The contract
@@ -524,16 +414,6 @@ async def test_a_commit_without_an_author_is_the_apps(github: LocalGitHub) -> No
         assert named["committer"]["name"] == "A"
 
 
-async def commit(asks: Callable[..., Any], branch: str, content: str) -> str:
-    """A commit on top of a branch, not yet on it."""
-    head = (await asks("GET", f"/git/ref/heads/{branch}"))["object"]["sha"]
-    entry = {"path": "src/a.py", "mode": "100644", "type": "blob", "content": content}
-    base = (await asks("GET", f"/git/commits/{head}"))["tree"]["sha"]
-    tree = (await asks("POST", "/git/trees", {"base_tree": base, "tree": [entry]}, 201))["sha"]
-    body = {"message": f"Write {content}", "tree": tree, "parents": [head]}
-    return str((await asks("POST", "/git/commits", body, 201))["sha"])
-
-
 async def test_refs_are_made_moved_forward_and_removed(github: LocalGitHub) -> None:
     main = github.branches(NAME)["main"]
     async with client(github) as asks:
@@ -861,10 +741,10 @@ def test_the_sample_fails_one_test_and_its_script_mends_it(tmp_path: Path) -> No
     assert code == 1
     assert "1 failed, 5 passed" in before
     replies = [json.loads(line) for line in sample.script().read_text(encoding="utf-8").splitlines()]
-    calls = [call for reply in replies for call in reply["tool_calls"]]
-    for edit in (call["arguments"] for call in calls if call["name"] == "edit_file"):
+    made = [each for reply in replies for each in reply["tool_calls"]]
+    for edit in (each["arguments"] for each in made if each["name"] == "edit_file"):
         file = tmp_path / edit["path"]
         assert file.read_text().count(edit["old"]) == 1
         file.write_text(file.read_text().replace(edit["old"], edit["new"]))
     assert tests()[0] == 0
-    assert calls[-1]["name"] == "submit"
+    assert made[-1]["name"] == "submit"

@@ -15,7 +15,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bot.domain.event import Closed, Commented, Ignored, Marked, Person, Pushed, Repository, Uninstalled
+from bot.domain.event import (
+    ChecksEnded,
+    Closed,
+    Commented,
+    Ignored,
+    Marked,
+    Person,
+    Pushed,
+    Renamed,
+    Repository,
+    Reviewed,
+    Uninstalled,
+)
 from bot.github.webhook import GHOST, TITLE_LIMIT, Malformed, parse, verify
 
 SECRET = "a secret made up here"
@@ -285,10 +297,11 @@ def test_a_closed_pull_request_says_whether_it_was_merged(merged: bool) -> None:
     )
 
 
-@pytest.mark.parametrize("action", ["deleted", "suspend"])
-def test_an_installation_that_ends_takes_everything_with_it(action: str) -> None:
+@pytest.mark.parametrize(("action", "reason"), [("deleted", "uninstalled"), ("suspend", "the App is suspended")])
+def test_an_installation_that_ends_takes_everything_with_it(action: str, reason: str) -> None:
     payload = {"action": action, "installation": {"id": 5}}
-    assert parse("installation", dumped(payload)) == Uninstalled(installation_id=5, repository_ids=None)
+    expected = Uninstalled(installation_id=5, repository_ids=None, reason=reason)
+    assert parse("installation", dumped(payload)) == expected
 
 
 def test_repositories_taken_from_the_app_are_named() -> None:
@@ -302,7 +315,7 @@ def test_repositories_taken_from_the_app_are_named() -> None:
     [
         ("ping", {"zen": "Keep it simple.", "hook_id": 1}, "ping is not used"),
         ("sub_issues", {"action": "sub_issue_added"}, "sub_issues.sub_issue_added is not used"),
-        ("issues", {"action": "transferred"}, "issues.transferred is not used"),
+        ("issues", {"action": "pinned"}, "issues.pinned is not used"),
         ("issues", {"action": "pinned"}, "issues.pinned is not used"),
         ("issues", {"action": "edited"}, "issues.edited is not used"),
         ("issue_comment", {"action": "deleted"}, "issue_comment.deleted is not used"),
@@ -406,6 +419,16 @@ def test_every_example_is_understood_and_those_we_use_are_not_ignored() -> None:
         ("issues", "assigned"): Marked,
         ("pull_request", "closed"): Closed,
         ("pull_request", "synchronize"): Pushed,
+        ("issues", "deleted"): Closed,
+        ("issues", "transferred"): Closed,
+        ("pull_request_review", "submitted"): Reviewed,
+        ("pull_request_review_comment", "created"): Reviewed,
+        ("check_suite", "completed"): ChecksEnded,
+        ("workflow_run", "completed"): ChecksEnded,
+        ("repository", "renamed"): Renamed,
+        ("repository", "transferred"): Renamed,
+        ("repository", "archived"): Uninstalled,
+        ("repository", "deleted"): Uninstalled,
         ("installation", "deleted"): Uninstalled,
         ("installation", "suspend"): Uninstalled,
         ("installation_repositories", "removed"): Uninstalled,
@@ -423,6 +446,11 @@ def test_every_example_of_a_used_event_is_understood_as_the_apps_own() -> None:
         "issue_comment": ("created", Commented),
         "pull_request": ("closed", Closed),
         "issues": ("closed", Closed),
+        "pull_request_review": ("submitted", Reviewed),
+        "pull_request_review_comment": ("created", Reviewed),
+        "check_suite": ("completed", ChecksEnded),
+        "workflow_run": ("completed", ChecksEnded),
+        "repository": ("renamed", Renamed),
     }
     seen = 0
     for name, payload in PAYLOADS:
@@ -431,7 +459,7 @@ def test_every_example_of_a_used_event_is_understood_as_the_apps_own() -> None:
             body = dumped(payload | {"action": action, "installation": {"id": 5}})
             assert isinstance(parse(name, body), kind)
             seen += 1
-    assert seen == 9 + 29 + 29
+    assert seen == 9 + 29 + 29 + 4 + 5 + 9 + 5 + 13
 
 
 # Anything

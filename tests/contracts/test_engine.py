@@ -144,6 +144,35 @@ class EngineContract:
         await engine.settle()
         assert len(recorder.ran) == 2
 
+    async def test_what_github_has_told_to_wait_is_not_given_up_for_it_and_nothing_hastens_it(
+        self, engine: EmbeddedEngine, recorder: Recorder, clock: Clock
+    ) -> None:
+        limit = GitHubError("slow down", status=403, retryable=True, retry_after_s=3600)
+        recorder.fail = [limit for _ in range(3 * ATTEMPTS)]
+        await engine.enqueue(Stage.PUBLISH, "a")
+        for ran in range(1, 3 * ATTEMPTS + 1):
+            await engine.settle()
+            assert len(recorder.ran) == ran
+            engine.freed()  # it does not wait for a sandbox
+            clock.now += timedelta(seconds=3599)
+            await engine.settle()
+            assert len(recorder.ran) == ran
+            clock.now += timedelta(seconds=1)
+        recorder.fail += [InfraError("engine is down", retryable=True) for _ in range(ATTEMPTS)]
+        for _ in range(ATTEMPTS):
+            await engine.settle()
+            clock.now += timedelta(hours=1)
+        assert len(recorder.ran) == 4 * ATTEMPTS, "all its attempts are left for what else may go wrong"
+        assert recorder.given_up == [("a", "engine is down")]
+
+    async def test_a_limit_that_trying_again_does_not_help_against_is_given_up_at_once(
+        self, engine: EmbeddedEngine, recorder: Recorder
+    ) -> None:
+        recorder.fail = [GitHubError("no", status=403, retryable=False, retry_after_s=60)]
+        await engine.enqueue(Stage.PUBLISH, "a")
+        await engine.settle()
+        assert recorder.given_up == [("a", "no")]
+
     async def test_what_can_not_be_retried_is_given_up_at_once(
         self, engine: EmbeddedEngine, recorder: Recorder, clock: Clock
     ) -> None:

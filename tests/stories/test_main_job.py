@@ -42,7 +42,7 @@ async def test_a_comment_becomes_a_pull_request_with_the_verified_tree() -> None
         assert delivery is not None
         assert delivery.outcome == "decided"
         command = next(c for c in s.github.issue_comments(REPOSITORY, s.issue) if c.body == "/coder fix")
-        assert list(s.github.reactions(command.id)) == ["eyes"]
+        assert list(s.github.reactions(command.id)) == ["eyes", "rocket"]
         assert await s.code() == "VERIFIED"
 
 
