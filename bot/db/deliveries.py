@@ -67,7 +67,7 @@ class Deliveries(Database):
             async with self._write("delivery accepted") as session:
                 if _subject(event) is not None:
                     await self._alone(session, _DELIVERIES_LOCK)
-                row = await session.get(DeliveryRow, guid)
+                row = await session.get(DeliveryRow, guid, with_for_update=True)
                 if row is None:
                     payload = _events.dump_python(event, mode="json")
                     row = DeliveryRow(guid=guid, name=name, payload=payload, received_at=now)

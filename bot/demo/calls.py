@@ -28,6 +28,8 @@ class Logged:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
+    """`body` is JSON, or a text that is sent as it is: a page, as servers in trouble answer with."""
+
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -36,11 +38,29 @@ class Answer:
 class Refused(Exception):
     """A call that ends with an error status."""
 
-    def __init__(self, status: int, message: str, errors: list[Object] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        errors: list[Object] | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
+        self.headers = headers or {}
         self.status = status
         self.message = message
         self.errors = errors
+
+
+class Moved(Refused):
+    """What is asked for is elsewhere. Only who reads may take it for granted that this stays so."""
+
+    def __init__(self, url: str, method: str) -> None:
+        lasting = method == "GET"
+        message = "Moved Permanently" if lasting else "Temporary Redirect"
+        super().__init__(301 if lasting else 307, message, headers={"Location": url})
+        self.url = url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +94,7 @@ class Call:
     world: World
     shapes: Shapes
     webhooks: Webhooks
+    method: str
     path: str
     variables: Mapping[str, str]
     query: Mapping[str, str]
@@ -91,9 +112,19 @@ class Call:
 
     def issue(self, name: str = "issue_number") -> Issue:
         number = int(self.variables[name])
+        if number in self.repository.gone:
+            raise self._gone(self.repository.gone[number])
         if number not in self.repository.issues:
             raise Refused(404, "Not Found")
         return self.repository.issues[number]
+
+    def _gone(self, to: tuple[int, int] | None) -> Refused:
+        """For an issue that was here."""
+        new = self.world.repository(to[0]) if to is not None else None
+        if to is None or new is None or self.token is None or not self.token.reaches(new):
+            return Refused(410, "This issue was deleted")
+        tail = self.path.split("/issues/", 1)[-1].partition("/")[2]
+        return Moved(f"{self.shapes.api_url}/repositories/{to[0]}/issues/{to[1]}{tail and f'/{tail}'}", self.method)
 
     def pull(self) -> tuple[Issue, Pull]:
         issue = self.issue("pull_number")

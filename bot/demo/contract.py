@@ -90,6 +90,8 @@ class Contract:
     def answer_problems(self, operation: Operation, status: int, body: Json) -> list[str]:
         """What is wrong with an answer; `body` None means that there is none."""
         schema = operation.answers.get(str(status))
+        if status in _ELSEWHERE and schema is None:
+            return []
         if status >= 400 and schema is None and isinstance(body, dict) and isinstance(body.get("message"), str):
             return []
         if str(status) not in operation.answers:
@@ -151,6 +153,8 @@ def _is_a_moment(value: object) -> bool:
     return not isinstance(value, str) or datetime.fromisoformat(value).tzinfo is not None
 
 
+# Not everywhere in the document, but possible everywhere: moved, and not modified.
+_ELSEWHERE = (301, 304, 307)
 _VARIABLE = re.compile(r"\{(\w+)\}")
 
 

@@ -91,12 +91,20 @@ def _admit(world: World, request: Request) -> tuple[Repository, str] | Response:
     if token is None:
         return Response("Authentication failed.", 401, {"WWW-Authenticate": 'Basic realm="GitHub"'})
     token.used_by_git = True
-    repository = world.repositories.get(full_name)
+    repository = world.find(full_name)
     if repository is None or not token.reaches(repository) or not token.allows("contents", "read"):
         return Response("Repository not found.", 404)
     if service == "git-receive-pack" and not token.allows("contents", "write"):
         return Response("Write access to repository not granted.", 403)
+    if repository.full_name != full_name:
+        return Response(status_code=301, headers={"Location": _address(repository, action, request)})
     return repository, action
+
+
+def _address(repository: Repository, action: str, request: Request) -> str:
+    """Where a repository is that is asked for by a former name."""
+    query = f"?{request.url.query}" if request.url.query else ""
+    return f"/{repository.full_name}.git/{action}{query}"
 
 
 def _token(world: World, request: Request) -> Token | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -21,12 +21,14 @@ from starlette.types import Receive, Scope, Send
 
 from bot.demo import contract, git_http, job_logs
 from bot.demo.calls import Answer, Logged
+from bot.demo.lifecycle import Lifecycle
 from bot.demo.owners import Owners
 from bot.demo.people import People
-from bot.demo.rest import Rest
+from bot.demo.rest import Asked, Fault, Rest
 from bot.demo.reviewers import Reviewers
 from bot.demo.server import serving
 from bot.demo.shapes import Shapes
+from bot.demo.shapes_base import DOCUMENTATION
 from bot.demo.state import AppCredentials, CheckRun, Comment, Issue, Token
 from bot.demo.webhooks import Delivery, Webhooks
 from bot.demo.workflows import Workflows
@@ -79,7 +81,7 @@ class PullRequest:
     reviewers: tuple[str, ...]
 
 
-class LocalGitHub(People, Reviewers, Workflows, Owners):
+class LocalGitHub(People, Reviewers, Workflows, Lifecycle, Owners):
     """Everything is on loopback and private: only what a live installation token may reach is served, to whomever.
 
     Use it as an async context manager. It keeps bare repositories under `directory` and everything else in memory.
@@ -137,14 +139,36 @@ class LocalGitHub(People, Reviewers, Workflows, Owners):
 
     # What a person does.
 
+    def fail(
+        self,
+        operation: str,
+        status: int,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        times: int = 1,
+        *,
+        accepted: bool = False,
+    ) -> None:
+        """The next calls of that operation are answered so, whatever they ask. A body that is a text is sent as a
+        page; None is GitHub's usual error. `accepted`: what was asked for happens, and its answer is lost."""
+        said = {"message": "", "documentation_url": DOCUMENTATION} if body is None else body
+        lowered = {name.lower(): value for name, value in (headers or {}).items()}
+        fault = Fault(answer=Answer(status=status, body=said, headers=lowered), accepted=accepted)
+        self._rest.faults.setdefault(operation, deque()).extend([fault] * times)
+
     def trouble(self, operation: str, status: int, message: str = "", *, times: int = 1, **headers: str) -> None:
-        """The next calls of that operation are answered so, whatever they ask; `_` in a header's name is a hyphen."""
-        answer = Answer(
-            status=status,
-            body={"message": message, "documentation_url": "https://docs.github.com/rest"},
-            headers={name.replace("_", "-"): value for name, value in headers.items()},
-        )
-        self._rest.trouble.setdefault(operation, deque()).extend([answer] * times)
+        """The same with a message; `_` in a header's name is a hyphen."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.fail(operation, status, {"message": message, "documentation_url": DOCUMENTATION}, named, times)
+
+    def limit_primary(self, remaining: int = 0, reset_in_s: float = 900) -> None:
+        """So many calls are left to every installation, until then."""
+        self._rest.limits.primary(remaining, reset_in_s)
+
+    def limit_content(self, per_minute: int = 80, per_hour: int = 500, *, retry_after_s: int | None = None) -> None:
+        """From now on an installation may write no more issues, pull requests, comments and reactions than that. As
+        on GitHub, the refusal seldom says when to come back."""
+        self._rest.limits.content(per_minute, per_hour, retry_after_s)
 
     async def redeliver(self, guid: str) -> Delivery:
         """Sends a delivery once more, under the same id."""
@@ -256,15 +280,24 @@ class LocalGitHub(People, Reviewers, Workflows, Owners):
                 await Response(status_code=413)(scope, receive, send)
                 return
         answer = self._rest.answer(
-            request.method,
-            path.removeprefix(API),
-            scope["query_string"].decode("latin-1"),
-            request.headers.get("authorization", ""),
-            bytes(content),
+            Asked(
+                method=request.method,
+                path=path.removeprefix(API),
+                query=scope["query_string"].decode("latin-1"),
+                authorization=request.headers.get("authorization", ""),
+                content=bytes(content),
+                if_none_match=request.headers.get("if-none-match", ""),
+            )
         )
-        body = b"" if answer.body is None else json.dumps(answer.body).encode()
-        headers = {**answer.headers, "Content-Type": "application/json; charset=utf-8"}
-        await Response(body, answer.status, headers if body else answer.headers)(scope, receive, send)
+        if isinstance(answer.body, str):
+            body, kind = answer.body.encode(), "text/html; charset=utf-8"
+        else:
+            body, kind = json.dumps(answer.body).encode(), "application/json; charset=utf-8"
+        if answer.body is None:
+            await Response(b"", answer.status, dict(answer.headers))(scope, receive, send)
+            return
+        headers = {"content-type": kind, **answer.headers}
+        await Response(body, answer.status, headers)(scope, receive, send)
 
 
 def _credentials() -> AppCredentials:

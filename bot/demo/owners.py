@@ -28,7 +28,9 @@ class Owners(Scene):
                 f"{full_name} can't be a repository's name: letters, digits, `-`, `_` and `.` can be in it."
             )
         owner, name = full_name.split("/")
-        directory = self._home / owner / f"{name}.git"
+        number = self._world.next_id()
+        # A name can be somebody else's later, so that the folder is not called after it.
+        directory = self._home / owner / f"{number}.git"
         if isinstance(source, Path):
             made = await bare.fetch_head(source, directory, self._home)
         else:
@@ -37,7 +39,7 @@ class Owners(Scene):
         (branch,) = made.branches()
         self._world.account(owner, "Organization")
         repository = Repository(
-            id=self._world.next_id(),
+            id=number,
             owner=owner,
             name=name,
             default_branch=branch,
@@ -47,6 +49,7 @@ class Owners(Scene):
             bare=made,
         )
         self._world.repositories[full_name] = repository
+        self._world.moved.pop(full_name, None)
         return repository
 
     def grant(self, full_name: str, login: str, permission: Permission) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bot.demo import bare
+from bot.demo import bare, branches
 from bot.demo.bare import Signature, TreeChange
 from bot.demo.scene import Scene
 from bot.demo.state import Issue
@@ -99,6 +99,16 @@ class People(Scene):
                 self._world.close(fixed)
                 self._webhooks.closed(repository, fixed, author)
         return await self._webhooks.finished(delivery)
+
+    async def delete_branch(self, full_name: str, name: str, *, author: str = "maintainer") -> None:
+        """Removes a branch, which closes its open pull requests."""
+        repository = self._repository(full_name)
+        head = repository.bare.ref(f"refs/heads/{name}")
+        assert head is not None, "a branch that is there"
+        sent = branches.remove(self._world, self._webhooks, repository, name, head, author)
+        assert sent is not None, "nobody else moves the branch meanwhile"
+        for delivery in sent:
+            await self._webhooks.finished(delivery)
 
     async def create_branch(self, full_name: str, branch: str, sha: str) -> None:
         """A person's push of a new branch."""

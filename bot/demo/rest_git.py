@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 
+from bot.demo import branches
 from bot.demo.bare import ZERO, BadObject, Commit, Signature, TreeChange
 from bot.demo.calls import READ_CODE, WRITE_CODE, Answer, Call, Operations, Refused, invalid
 from bot.demo.shapes import Object
@@ -79,13 +80,13 @@ def delete_ref(call: Call) -> Answer:
     old = bare.ref(name)
     if old is None or not name.startswith(("refs/heads/", "refs/tags/")):
         raise Refused(422, "Reference does not exist")
-    orphaned = [issue for issue, pull in call.repository.pulls() if f"refs/heads/{pull.head_branch}" == name]
-    if not bare.move(name, ZERO, old):
+    if name.startswith("refs/heads/"):
+        branch = name.removeprefix("refs/heads/")
+        removed = branches.remove(call.world, call.webhooks, call.repository, branch, old, call.me) is not None
+    else:
+        removed = bare.move(name, ZERO, old)
+    if not removed:
         raise Refused(409, "Reference has changed meanwhile")
-    for issue in orphaned:
-        if issue.state == "open":
-            call.world.close(issue)
-            call.webhooks.closed(call.repository, issue, call.me)
     return Answer(status=204)
 
 

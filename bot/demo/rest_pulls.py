@@ -79,8 +79,8 @@ def update_pull(call: Call) -> Answer:
         call.webhooks.pull_request("edited", call.repository, issue, call.me)
     if asked.get("state", issue.state) != issue.state:
         if asked["state"] == "open":
-            issue.state, issue.closed_at = "open", None
-            call.webhooks.pull_request("reopened", call.repository, issue, call.me)
+            call.world.reopen(issue)
+            call.webhooks.reopened(call.repository, issue, call.me)
         else:
             call.world.close(issue)
             call.webhooks.closed(call.repository, issue, call.me)

@@ -184,6 +184,8 @@ class Repository:
     protected: str | None = None
     """A pattern of branches that only people may make or move, by a rule of the repository."""
     issues: dict[int, Issue] = field(default_factory=dict)
+    gone: dict[int, tuple[int, int] | None] = field(default_factory=dict)
+    """Numbers of issues that are here no longer: transferred to a repository and a number there, or deleted."""
     checks: dict[int, CheckRun] = field(default_factory=dict)
     suites: dict[int, CheckSuite] = field(default_factory=dict)
     workflows: dict[int, WorkflowRun] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.demo.sender import Delivery, Sender
 from bot.demo.shapes import Object
-from bot.demo.state import CheckRun, Comment, Issue, Repository, Review, WorkflowRun
+from bot.demo.state import CheckRun, Comment, Installation, Issue, Repository, Review, WorkflowRun
 
 __all__ = ["Delivery", "Webhooks"]
 
@@ -50,8 +50,53 @@ class Webhooks(Sender):
     def closed(self, repository: Repository, issue: Issue, sender: str) -> Delivery:
         if issue.pull is not None:
             return self.pull_request("closed", repository, issue, sender)
+        return self.issue("closed", repository, issue, sender)
+
+    def reopened(self, repository: Repository, issue: Issue, sender: str) -> Delivery:
+        if issue.pull is not None:
+            return self.pull_request("reopened", repository, issue, sender)
+        return self.issue("reopened", repository, issue, sender)
+
+    def issue(self, action: str, repository: Repository, issue: Issue, sender: str) -> Delivery:
         payload = {"issue": self._shapes.issue(repository, issue)}
-        return self._send("issues", "closed", repository, sender, payload)
+        return self._send("issues", action, repository, sender, payload)
+
+    def issue_transferred(
+        self, old: Repository, before: Issue, new: Repository, moved: Issue, sender: str
+    ) -> list[Delivery]:
+        """The one repository loses an issue, the other is given one."""
+        lost, made = self._shapes.issue(old, before), self._shapes.issue(new, moved)
+        to = {"new_issue": made, "new_repository": self._shapes.repository(new)}
+        origin = {"old_issue": lost, "old_repository": self._shapes.repository(old)}
+        return [
+            self._send("issues", "transferred", old, sender, {"issue": lost, "changes": to}),
+            self._send("issues", "opened", new, sender, {"issue": made, "changes": origin}),
+        ]
+
+    def repository(self, action: str, repository: Repository, sender: str, changes: Object | None = None) -> Delivery:
+        payload = {} if changes is None else {"changes": changes}
+        return self._send("repository", action, repository, sender, payload)
+
+    def owner(self, repository: Repository) -> Object:
+        return self._shapes.user(repository.owner)
+
+    def branch_deleted(self, repository: Repository, branch: str, sender: str) -> Delivery:
+        """The one event here that has no action."""
+        payload = {"ref": branch, "ref_type": "branch", "pusher_type": "user"}
+        return self._send("delete", None, repository, sender, payload)
+
+    def installation(self, action: str, installation: Installation, sender: str) -> Delivery:
+        """Every App hears of its own installations."""
+        keys = ("id", "node_id", "name", "full_name", "private")
+        known = [each for each in self._world.repositories.values() if each.installation_id == installation.id]
+        shown = [self._shapes.repository(each) for each in known]
+        payload = {
+            "installation": self._shapes.installation(installation),
+            "repositories": [{key: each[key] for key in keys} for each in shown],
+            "requester": None,
+            "sender": self._shapes.user(sender),
+        }
+        return self._enqueue(self._delivery("installation", action, installation.id, None, payload))
 
     def pushed(self, repository: Repository, ref: str, before: str, sender: str) -> list[Delivery]:
         """To the open pull requests from that branch, which was at `before`."""

@@ -47,6 +47,8 @@ class World:
         self.accounts: dict[str, Account] = {}
         self.installations: dict[int, Installation] = {}
         self.repositories: dict[str, Repository] = {}
+        self.moved: dict[str, int] = {}
+        """The former names of repositories."""
         self.tokens: list[Token] = []
         self.gives_short_tokens = False
         self.log_links: dict[str, tuple[WorkflowRun, datetime]] = {}
@@ -87,6 +89,25 @@ class World:
         self.installations[made.id] = made
         return made
 
+    def move(self, repository: Repository, owner: str, name: str) -> None:
+        """Gives it another name or owner; its former name leads to it."""
+        self.moved[repository.full_name] = repository.id
+        del self.repositories[repository.full_name]
+        repository.owner, repository.name = owner, name
+        self.repositories[repository.full_name] = repository
+        self.moved.pop(repository.full_name, None)
+
+    def find(self, full_name: str) -> Repository | None:
+        """By its name or a former one."""
+        if full_name in self.repositories:
+            return self.repositories[full_name]
+        return self.repository(self.moved[full_name]) if full_name in self.moved else None
+
+    def revoke_all(self, installation: Installation) -> None:
+        for token in self.tokens:
+            if token.installation_id == installation.id:
+                token.revoked = True
+
     def repository(self, number: int) -> Repository | None:
         return next((known for known in self.repositories.values() if known.id == number), None)
 
@@ -119,7 +140,7 @@ class World:
         now = self.clock()
         issue = Issue(
             id=self.next_id(),
-            number=len(repository.issues) + 1,
+            number=len(repository.issues) + len(repository.gone) + 1,
             title=title,
             body=body,
             author=self.account(author).login,
@@ -147,6 +168,9 @@ class World:
     def close(self, issue: Issue) -> None:
         issue.state = "closed"
         issue.closed_at = issue.updated_at = self.clock()
+
+    def reopen(self, issue: Issue) -> None:
+        issue.state, issue.closed_at, issue.updated_at = "open", None, self.clock()
 
     def open_suite(self, repository: Repository, sha: str, *, ours: bool) -> CheckSuite:
         """The suite for a new check run: our App has one for each commit, every workflow has its own."""

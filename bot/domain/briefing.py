@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from bot.domain.episode import Thread
 from bot.domain.hidden import see
 from bot.domain.invisible import clean
 
@@ -119,6 +120,25 @@ def instruction(text: str, sign: str) -> str:
     return "In their words:\n\n" + _block(
         "instruction", {}, text[:INSTRUCTION_LIMIT], sign, max(cut, 0), "characters"
     )
+
+
+def threads(asked: Sequence[Thread], sign: str) -> str:
+    """What a review asks at lines of the change, numbered as they are to be answered; empty where there is nothing."""
+    blocks = []
+    for number, one in enumerate(asked, 1):
+        where = f"{one.path}, line {one.line}" if one.line else f"{one.path}; outdated: its lines have changed since"
+        facts = {"number": str(number), "author": f"@{_UNSAFE.sub('?', one.author)[:100]}", "at": where}
+        head = f"The lines above it:\n{see(one.hunk).text}\n\nWhat it says:\n" if one.hunk else ""
+        blocks.append(_block("thread", facts, one.text, sign, 0, head=head))
+    if not blocks:
+        return ""
+    return "\n\n".join((*blocks, "Answer each thread by its number in `replies` when you call `submit`."))
+
+
+def failures(text: str, sign: str) -> str:
+    """What failing checks say: data, whoever wrote it."""
+    ci = Speaker(login="ci", permission="none", is_bot=True)
+    return _said(ci, "failing checks", text, sign, limit=COMMENT_LIMIT)
 
 
 def guidance(found: Iterable[Guidance], sign: str) -> str:

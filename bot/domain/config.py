@@ -221,7 +221,6 @@ _PARTS: Mapping[str, type[_Part]] = {**_SECTIONS, "checks": Check, "projects": P
 NOT_YET: tuple[tuple[str, ...], ...] = (
     ("sandbox", "idle"),
     ("model", "reasoning_effort"),
-    ("pull_request", "repair_ci"),
     ("projects",),
 )
 """Keys that nothing acts on yet: they may only say what holds anyway. What gets built leaves this list."""

@@ -35,11 +35,11 @@ _RUNS: Mapping[RunKind, str] = {
 }
 
 
-def step(steps: Sequence[Step], limit: int, redact: Callable[[str], str]) -> str:
-    """The step that an episode is at, by its steps so far: what its next open call does, or that the model is asked.
-    Secrets are taken out before anything is cut."""
-    if not steps:
-        return _step(1, limit, "waiting for the model")
+def step(steps: Sequence[Step], limit: int, redact: Callable[[str], str], *, is_told: bool = False) -> str:
+    """The step that an episode is at, by its steps so far: what its next open call does, or that the model is asked,
+    which it surely is where it `is_told` something. Secrets are taken out before anything is cut."""
+    if not steps or is_told:
+        return _step(min(len(steps) + 1, limit), limit, "waiting for the model")
     last = steps[-1]
     asked = last.reply.get("tool_calls") or []
     done = len(last.calls)
@@ -51,11 +51,11 @@ def step(steps: Sequence[Step], limit: int, redact: Callable[[str], str]) -> str
 
 
 def verification(ended: Sequence[Run]) -> str:
-    """Which run of a verification is going on, and how those before it have ended."""
+    """How the runs of a verification have ended so far. Which others there will be, nobody knows before."""
     if not ended:
-        return f"Run 1: {_RUNS['candidate']}."
-    before = ", ".join(f"{_RUNS[run.kind]} ({_ended(run)})" for run in ended)
-    return f"Run {len(ended) + 1}. Ended before it: {before}."
+        return f"The checks run on {_RUNS['candidate']} first."
+    runs = ", ".join(f"{_RUNS[run.kind]} ({_ended(run)})" for run in ended)
+    return f"The checks have run on {runs}."
 
 
 def queue(ahead: int) -> str:

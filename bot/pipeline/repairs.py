@@ -8,7 +8,8 @@ from bot.domain.task import Decision, Trusted, repair
 from bot.pipeline.asking import rules_of
 from bot.pipeline.deps import Deps
 
-PERMISSIONS = {"checks": "read", "contents": "read", "metadata": "read"}
+READ_CODE = {"contents": "read"}
+READ_CHECKS = {"checks": "read"}
 
 
 async def take(deps: Deps, delivery: Delivery, event: ChecksEnded) -> Decision | None:
@@ -20,13 +21,16 @@ async def take(deps: Deps, delivery: Delivery, event: ChecksEnded) -> Decision |
         await deps.store.conclude(delivery.guid, "ignored: not for a commit of ours")
         return None
     async with deps.github.repository(
-        event.installation_id, event.repository.owner, event.repository.name, permissions=PERMISSIONS
+        task.installation_id, task.owner, task.name, permissions=READ_CODE
     ) as repository:
         rules = await rules_of(deps, repository, event.repository.default_branch)
-        allowed = rules.config.pull_request.repair_ci if rules.config is not None else 0
-        if not allowed:
-            await deps.store.conclude(delivery.guid, "ignored: `pull_request.repair_ci` asks for nothing")
-            return None
+    allowed = rules.config.pull_request.repair_ci if rules.config is not None and rules.config.enabled else 0
+    if not allowed:
+        await deps.store.conclude(delivery.guid, "ignored: `pull_request.repair_ci` asks for nothing")
+        return None
+    async with deps.github.repository(
+        task.installation_id, task.owner, task.name, permissions=READ_CHECKS
+    ) as repository:
         if not await repository.has_failed(event.head_sha):
             await deps.store.conclude(delivery.guid, "ignored: nothing has failed, or not all has ended")
             return None

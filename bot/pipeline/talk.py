@@ -166,7 +166,7 @@ async def _so_far(deps: Deps, task: Task, episode: Episode, steps: tuple[Step, .
     own = await deps.store.steps(task.id, episode_id=episode.id)
     now_doing = ""
     if task.state is State.WORKING:
-        now_doing = doing.step(own, limits.steps, deps.redactor.redact)
+        now_doing = doing.step(own, limits.steps, deps.redactor.redact, is_told=bool(episode.feedback))
     elif task.state is State.VERIFYING:
         now_doing = doing.verification(runs)
     return SoFar(

@@ -1,13 +1,11 @@
 """What reviews ask, and what failing CI is mended for"""
 
-from pathlib import Path
-
 import sqlalchemy as sa
 import sqlmodel
 from alembic import op
 
 revision = "0008"
-down_revision = "0007" if list(Path(__file__).parent.glob("0007_*.py")) else "0006"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 

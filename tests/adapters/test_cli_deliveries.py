@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator
-from dataclasses import replace
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bot.db.store import Store
 from bot.domain.event import Closed, Commented, Event, Ignored, Person, Repository
 from bot.domain.task import Stage
-from tests.adapters.test_cli import coder_bot, last_json
-from tests.stories.harness import REPOSITORY, Story, story
+from bot.settings import Settings
+from tests.adapters.test_cli import ROOT, coder_bot, last_json
+from tests.stories.harness import REPOSITORY, story
 from tests.stories.mortal import environment
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -138,77 +140,105 @@ async def test_what_decided_deliveries_said_is_forgotten_and_that_they_came_is_n
 
 # The command line
 
+SHELL = """
+import contextlib, io, json, sys
+from bot.__main__ import main
 
-async def cli(s: Story, *args: str) -> subprocess.CompletedProcess[str]:
-    """As an operator on the server's machine, while the server runs."""
-    return await asyncio.to_thread(coder_bot, "deliveries", *args, **environment(s.settings))
-
-
-async def said(s: Story, *args: str) -> tuple[int, dict[str, Any]]:
-    done = await cli(s, *args, "--json")
-    assert "Traceback" not in done.stderr
-    return done.returncode, last_json(done)
-
-
-@pytest.fixture
-async def s() -> AsyncIterator[Story]:
-    async with story() as s:
-        yield s
-
-
-async def test_a_failed_intake_is_tried_again_once(s: Story) -> None:
-    s.github.trouble("repos/get-collaborator-permission-level", 400)
-    guid = await s.comment("/coder help")
-    assert (await said(s, "replay", guid))[0] == 1  # it is about to be decided
-    await s.settle()
-    code, listed = await said(s, "list", "--failed")
-    [item] = listed["deliveries"]
-    assert (code, item["guid"], item["outcome"], item["task"]) == (0, guid, "failed: GitHubError", None)
-    assert await said(s, "replay", guid) == (0, {"ok": True, "guid": guid, "done": "due", "error": None})
-    await s.settle()
-    assert len(s.comments) == 1
-    code, answer = await said(s, "replay", guid)
-    assert (code, answer["ok"], answer["done"]) == (1, False, None)
-    assert "decided already: answered: help" in answer["error"]
-    await s.settle()
-    assert len(s.comments) == 1
-    assert (await said(s, "list", "--failed"))[1] == {"deliveries": []}
+for line in sys.stdin:
+    sys.argv = ["coder-bot", *json.loads(line)]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            main()
+        except SystemExit as exc:
+            code = exc.code
+        sys.stdout.flush()
+        sys.stderr.flush()
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
+"""
+"""Runs one command line after the other, for most of the time that one takes is Python's imports."""
 
 
-async def test_what_never_came_is_asked_of_github(s: Story) -> None:
-    s.github.webhook_url, door = None, s.github.webhook_url
-    guid = await s.comment("/coder help")
-    [comment] = s.github.issue_comments(REPOSITORY, s.issue)
-    unused = await s.github.edit_comment(REPOSITORY, comment.id, "/coder fix", author="maintainer")
-    s.github.webhook_url = door
-    code, listed = await said(s, "list", "--github")
-    [item] = listed["github"]
-    assert (code, listed["deliveries"], listed["complete"]) == (0, [], True)
-    wanted = {"guid": guid, "event": "issue_comment", "action": "created", "attempts": 1, "last": "answered with 502"}
-    assert wanted.items() <= item.items()
-    assert await said(s, "replay", guid) == (0, {"ok": True, "guid": guid, "done": "asked", "error": None})
-    await s.settle()
-    assert len(s.comments) == 1
-    assert "no use" in (await said(s, "replay", unused.guid))[1]["error"]
-    lines = (await cli(s, "list", "--github")).stdout.splitlines()
-    assert len(lines) == 1  # GitHub has got it through
-    assert lines[0].split()[0] == guid
-    assert "answered: help" in lines[0]
-    refused = await cli(s, "replay", guid)
-    assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
-    assert refused.stderr.startswith(f"coder-bot: {guid} is decided already")
-    unheard = await cli(s, "replay", "unheard\x1b[2J")
-    assert (unheard.returncode, unheard.stdout, unheard.stderr.count("\n")) == (1, "", 1)
-    assert "\x1b" not in unheard.stderr
+@dataclass(frozen=True)
+class Shell:
+    """An operator's, on the server's machine and while the server runs."""
+
+    process: asyncio.subprocess.Process
+
+    async def run(self, *args: str) -> tuple[int, str, str]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(["deliveries", *args]).encode() + b"\n")
+        code, out, err = json.loads(await self.process.stdout.readline())
+        assert "Traceback" not in err
+        return code, out, err
+
+    async def said(self, *args: str) -> tuple[int, dict[str, Any]]:
+        code, out, _ = await self.run(*args, "--json")
+        return code, json.loads(out.splitlines()[-1])
+
+    async def refused(self, guid: str) -> str:
+        """Why it is not tried again."""
+        code, out, err = await self.run("replay", guid)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        return err
+
+
+@asynccontextmanager
+async def shell(settings: Settings) -> AsyncIterator[Shell]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-c", SHELL),
+        cwd=ROOT,
+        env={**os.environ, **environment(settings)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        yield Shell(process)
+    finally:
+        process.kill()
+        await process.wait()
+        process._transport.close()  # type: ignore[attr-defined]
+
+
+async def test_what_failed_is_tried_again_what_never_came_is_asked_of_github_and_what_is_decided_stays_so() -> None:
+    async with story() as s, shell(s.settings) as operator:
+        s.github.trouble("repos/get-collaborator-permission-level", 400)
+        failed = await s.comment("/coder help")
+        await s.settle()
+        s.github.webhook_url, door = None, s.github.webhook_url
+        lost = await s.comment("/coder status")
+        comment = s.github.issue_comments(REPOSITORY, s.issue)[0]
+        unused = (await s.github.edit_comment(REPOSITORY, comment.id, "/coder fix", author="maintainer")).guid
+        s.github.webhook_url = door
+        code, listed = await operator.said("list", "--failed", "--github")
+        [here], [there] = listed["deliveries"], listed["github"]
+        assert (code, here["guid"], here["outcome"], here["task"]) == (0, failed, "failed: GitHubError", None)
+        assert (there["guid"], there["event"], there["action"]) == (lost, "issue_comment", "created")
+        assert (there["attempts"], there["last"], listed["complete"]) == (1, "answered with 502", True)
+
+        assert await operator.said("replay", failed) == (
+            0,
+            {"ok": True, "guid": failed, "done": "due", "error": None},
+        )
+        assert await operator.said("replay", lost) == (0, {"ok": True, "guid": lost, "done": "asked", "error": None})
+        await s.settle()
+        assert len(s.comments) == 2
+        code, answer = await operator.said("replay", failed)
+        assert (code, answer["ok"], answer["done"]) == (1, False, None)
+        assert "is decided already: answered: help." in answer["error"]
+        assert (await operator.refused(lost)).startswith(f"coder-bot: {lost} is decided already: ")
+        assert "issue_comment.edited, of which the bot makes no use" in await operator.refused(unused)
+        assert "GitHub knows no such delivery" in await operator.refused("unheard-of-\N{BELL}")
+        await s.settle()
+        assert len(s.comments) == 2
+        code, out, _ = await operator.run("list", "--github")
+        assert (code, [line.split()[0] for line in out.splitlines()][-2:]) == (0, [lost, failed])
 
 
 def test_without_a_github_app_what_came_is_listed_and_the_rest_says_what_is_missing(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    listed = coder_bot("deliveries", "list", "--json", home=home)
+    listed = coder_bot("deliveries", "list", "--json", home=tmp_path / "home")
     assert (listed.returncode, last_json(listed)) == (0, {"deliveries": []})
-    for args in (["list", "--github"], ["replay", "x"]):
-        done = coder_bot("deliveries", *args, home=home)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-        assert "GITHUB_APP_ID" in done.stderr
-    assert json.loads(coder_bot("deliveries", "replay", "x", "--json", home=home).stdout)["ok"] is False
-    assert coder_bot("deliveries", "list", "--limit", "0", home=home).returncode == 2
+    done = coder_bot("deliveries", "replay", "x", home=tmp_path / "home")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "GITHUB_APP_ID" in done.stderr

@@ -57,7 +57,9 @@ def test_between_its_calls_a_step_is_at_the_next_one() -> None:
     assert doing.step([step(40, *both, done=2)], 40, str) == "Step 40 of at most 40: waiting for the model."
     assert doing.step([step(3)], 40, str) == "Step 4 of at most 40: waiting for the model."
     assert doing.step([], 40, str) == "Step 1 of at most 40: waiting for the model."
-    handed_in = step(3, call("submit", summary="", title=""), done=1)
+    first, second, handed_in = step(1), step(2), step(3, call("submit", summary="", title=""), done=1)
+    again = doing.step([first, second, handed_in], 40, str, is_told=True)
+    assert again == "Step 4 of at most 40: waiting for the model."
     assert doing.step([handed_in], 40, str) == "Step 3 of at most 40: handing in the result."
 
 
@@ -79,11 +81,11 @@ def run(kind: Any, *exit_codes: int, timed_out: bool = False) -> Run:
     return Run(kind=kind, tree="t" * 40, checks=checks)
 
 
-def test_a_verification_says_which_run_is_going_on_and_how_the_others_ended() -> None:
-    assert doing.verification(()) == "Run 1: the change."
+def test_a_verification_says_how_its_runs_have_ended() -> None:
+    assert doing.verification(()) == "The checks run on the change first."
     ended = [run("candidate", 0, 0), run("baseline", 0, 1), run("old_tests", 127)]
     assert doing.verification(ended) == (
-        "Run 4. Ended before it: the change (passed), the base (did not pass), "
+        "The checks have run on the change (passed), the base (did not pass), "
         "the change, with the tests as before (says nothing)."
     )
     assert "(did not pass)" in doing.verification([run("candidate", 124, timed_out=True)])

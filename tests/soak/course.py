@@ -112,6 +112,7 @@ class History:
 FIX = Say(text="/coder fix")
 WHY = Inline(path="calc.py", line=2, body="Why plus?")
 MORE = Inline(path="notes.txt", line=1, body="One more.")
+REFUSED_REVIEW = Review(state="changes_requested", body="No.", lines=(MORE,), by="stranger")
 APPROVE = Say(text="/coder approve", by="second")
 
 _WORK: Mapping[str, tuple[str, tuple[Act, ...]]] = {
@@ -146,9 +147,15 @@ _ON_PULL: Mapping[str, tuple[Act, ...]] = {
     "a stranger's fix": (Say(text="/coder fix", by="stranger", on="pull"),),
     "status": (Say(text="/coder status", on="pull"),),
     "stop": (Say(text="/coder stop", on="issue"),),
+    "push": (Push(),),
+    "approved": (Review(state="approved", body="Good.", lines=(WHY,)),),
+    "a stranger's review": (REFUSED_REVIEW,),
+}
+"""What is said of a pull request, or in it, and starts no work."""
+
+_MORE_WORK: Mapping[str, tuple[Act, ...]] = {
     "more": (Say(text="/coder fix Count on in the notes.", on="pull"),),
     "more, from the issue": (Say(text="/coder fix Count on in the notes.", by="second"),),
-    "push": (Push(),),
     "changes requested": (
         Review(state="changes_requested", body="Count on in the notes.", lines=(WHY, MORE)),
         Say(text="I have reviewed it.", by="second", on="pull"),
@@ -157,9 +164,8 @@ _ON_PULL: Mapping[str, tuple[Act, ...]] = {
         Review(state="changes_requested", lines=(WHY, MORE), by="maintainer", lines_first=True),
     ),
     "a fix on a line": (Review(lines=(WHY, Inline(path="notes.txt", line=1, body="/coder fix Count on."))),),
-    "approved": (Review(state="approved", body="Good.", lines=(WHY,)),),
-    "a stranger's review": (Review(state="changes_requested", body="No.", lines=(MORE,), by="stranger"),),
 }
+
 _ENDS: Mapping[str, tuple[Act, ...]] = {
     "merged": (Merge(),),
     "closed": (Close(on="pull"),),
@@ -167,6 +173,38 @@ _ENDS: Mapping[str, tuple[Act, ...]] = {
     "both closed": (Close(), Close(on="pull")),
     "left open": (Say(text="Later."),),
 }
+
+FEW = (
+    History(
+        repository=PLAIN,
+        kind="closed and reopened, then merged",
+        chapters=(
+            (Say(text="Same here."), FIX, Close(), Reopen(), Say(text="/coder help", by="second")),
+            (REFUSED_REVIEW, Say(text="/coder fix", by="stranger", on="pull")),
+            (Close(), Merge()),
+        ),
+    ),
+    History(
+        repository=PLAIN,
+        kind="closed before the bot hears of it",
+        chapters=((FIX, Say(text="/coder fxi"), Close()), (FIX,), (Say(text="I see.", by="reader"),)),
+    ),
+    History(
+        repository=PLAIN,
+        kind="nothing that counts",
+        chapters=(
+            (
+                Say(text="Let me see.", then="/coder fix"),
+                Say(text="/coder fix", by="stranger"),
+                Say(text="/coder stop", by="stranger"),
+                Label(label="coder", by="reader"),
+            ),
+            (Label(label="bug"), Say(text="> /coder fix")),
+            (Say(text="/coder config"),),
+        ),
+    ),
+)
+"""What `make test` tries."""
 
 TASKS = 1 / 3
 """About how many issues come to a task."""
@@ -199,13 +237,19 @@ def _with_work(source: random.Random, kind: str) -> History:
                 [(Say(text="/coder retry"),), (Say(text="/coder status"),), (Say(text="/coder stop"),)]
             )
         case _:
-            then = _ON_PULL[source.choice(sorted(_ON_PULL))]
-    is_published = repository == PLAIN or APPROVE in then
-    end = _ENDS[source.choice(sorted(_ENDS))] if is_published else source.choice([(Close(),), ()])
+            then = source.choice([*_ON_PULL.values(), *_MORE_WORK.values()])
+    end: Sequence[Act]
+    if repository != PLAIN and APPROVE not in then:
+        end = source.choice([(Close(),), ()])
+    else:
+        # What has been worked on twice does not merge with what was once.
+        end = source.choice(
+            [acts for acts in _ENDS.values() if Merge() not in acts or then not in _MORE_WORK.values()]
+        )
     return History(
         repository=repository,
         kind=kind,
-        chapters=(_among(source, begins, _beside(source)), tuple(then), end),
+        chapters=(_among(source, begins, _beside(source)), tuple(then), tuple(end)),
     )
 
 

@@ -14,7 +14,7 @@ USED_UP = "API rate limit exceeded for installation ID 1003."
 async def go_on(s: Story) -> list[int]:
     """Lets the bot work until nothing is due within two hours, the time going on to whatever is due next. Gives how
     many minutes it waited each time."""
-    waits = []
+    waits: list[int] = []
     while True:
         await s.settle()
         due = await s.bot.deps.store.next_run()
@@ -74,10 +74,9 @@ async def test_a_block_on_comments_as_long_as_a_night_loses_nothing() -> None:
 async def test_an_hours_requests_used_up_are_no_missing_permission_and_end_no_task() -> None:
     async with story() as s:
         reset = str(int(datetime.now(UTC).timestamp()) + 900)
-        limit = {"x_ratelimit_remaining": "0", "x_ratelimit_reset": reset}
         s.script(fix(), submit())
-        s.github.trouble("repos/get-collaborator-permission-level", 403, USED_UP, **limit)
-        s.github.trouble("git/create-tree", 429, USED_UP, **limit)
+        for operation, status in (("repos/get-collaborator-permission-level", 403), ("git/create-tree", 429)):
+            s.github.trouble(operation, status, USED_UP, x_ratelimit_remaining="0", x_ratelimit_reset=reset)
         s.github.trouble("apps/create-installation-access-token", 403, SECONDARY)
         guid = await s.comment()
         first, second, third = await go_on(s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -161,3 +162,16 @@ async def test_a_comment_that_is_wrong_is_put_right_and_no_other_is_touched() ->
         s.clock.ahead += timedelta(days=4)
         await progress.put_right(s.bot.deps)
         assert edits(s, first) == before + 3
+
+        # A stage that another process has begun and not told says at once what it does.
+        lease = await store.lease(second_task.id)
+        begun = replace(await store.task(second_task.id), state=State.WORKING, needs_slot=False)
+        await store.save(lease, begun, await store.last_episode(second_task.id), now=s.clock())
+
+        async def until_told() -> None:
+            async with asyncio.timeout(60):
+                while "Step 1 of at most 40: waiting for the model." not in told(second.number):
+                    await asyncio.sleep(0.05)
+
+        await progress.Watch(s.bot.deps, lease).during(until_told())
+        assert told(second.number).startswith("🔧 Working on it.")
