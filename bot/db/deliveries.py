@@ -126,12 +126,18 @@ class Deliveries(Database):
     async def forget_payloads(self, *, before: datetime) -> None:
         """What deliveries said that were decided and came before then; that they came, and what became of them, is
         kept: GitHub can deliver them again for a while."""
-        said = col(DeliveryRow.payload)["kind"].as_string() != FORGOTTEN.kind
-        decided = (col(DeliveryRow.outcome) != "") & ~col(DeliveryRow.outcome).startswith(FAILED)
-        old = col(DeliveryRow.received_at) < before
+        said = (
+            col(DeliveryRow.received_at) < before,
+            col(DeliveryRow.outcome) != "",
+            ~col(DeliveryRow.outcome).startswith(FAILED),
+            col(DeliveryRow.payload)["kind"].as_string() != FORGOTTEN.kind,
+        )
+        async with self._read() as session:
+            if (await session.exec(select(DeliveryRow.guid).where(*said).limit(1))).first() is None:
+                return
         payload = _events.dump_python(FORGOTTEN, mode="json")
         async with self._write("old payloads forgotten") as session:
-            await session.exec(update(DeliveryRow).where(old, decided, said).values(payload=payload))
+            await session.exec(update(DeliveryRow).where(*said).values(payload=payload))
 
     async def conclude(self, guid: str, outcome: str, *, answer: str | None = None, once: str | None = None) -> None:
         """Ends the intake of a delivery that changes no task, if it has not ended yet; `answer` is then posted by

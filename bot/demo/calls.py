@@ -71,8 +71,8 @@ class Needs:
     level: Literal["read", "write"]
 
 
-Access = Literal["app", "token"] | Needs
-"""The App itself by its JWT, any live installation token, or one that reaches and may."""
+Access = Literal["anybody", "app", "token"] | Needs
+"""Whoever asks, the App itself by its JWT, any live installation token, or one that reaches and may."""
 
 METADATA = Needs(permissions=("metadata",), level="read")
 READ_CODE = Needs(permissions=("contents",), level="read")

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from fastapi import Request, Response
 from starlette.types import Receive, Scope, Send
 
-from bot.demo import contract, git_http, job_logs
+from bot.demo import contract, door, git_http, job_logs, manifests
 from bot.demo.calls import Answer, Logged
+from bot.demo.door import Door
 from bot.demo.lifecycle import Lifecycle
 from bot.demo.owners import Owners
 from bot.demo.people import People
@@ -29,7 +27,7 @@ from bot.demo.reviewers import Reviewers
 from bot.demo.server import serving
 from bot.demo.shapes import Shapes
 from bot.demo.shapes_base import DOCUMENTATION
-from bot.demo.state import AppCredentials, CheckRun, Comment, Issue, Token
+from bot.demo.state import AppCredentials, CheckRun, Comment, Issue, ReviewComment, Token
 from bot.demo.webhooks import Delivery, Webhooks
 from bot.demo.workflows import Workflows
 from bot.demo.world import World
@@ -98,7 +96,8 @@ class LocalGitHub(People, Reviewers, Workflows, Lifecycle, Owners):
         self._home = directory.resolve()
         self._clock = clock
         self._stack = contextlib.AsyncExitStack()
-        self._world = World(_credentials(), clock, permissions, EVENTS)
+        self._door = Door(self, self._look)
+        self._world = World(manifests.credentials(app_id=1000, slug="coder-bot-local"), clock, permissions, EVENTS)
 
     async def __aenter__(self) -> Self:
         self._home.mkdir(parents=True, exist_ok=True)
@@ -127,6 +126,11 @@ class LocalGitHub(People, Reviewers, Workflows, Lifecycle, Owners):
     @property
     def api_url(self) -> str:
         return self._origin + API
+
+    @property
+    def door_url(self) -> str:
+        """Where a person acts from another process: see docs/local-github.md. It is a secret."""
+        return f"{self._origin}{door.PATH}{self._door.secret}"
 
     @property
     def webhook_url(self) -> str | None:
@@ -263,12 +267,42 @@ class LocalGitHub(People, Reviewers, Workflows, Lifecycle, Owners):
         entry = repository.bare.entry(commit, path) if commit is not None else None
         return repository.bare.blob(entry.sha) if entry is not None and entry.type == "blob" else None
 
+    def _look(self, full_name: str) -> Mapping[str, Any]:
+        """What a person would find on a repository's pages."""
+        pulls = {pull.number: asdict(pull) for pull in self.pull_requests(full_name)}
+        issues = []
+        for issue in self._repository(full_name).issues.values():
+            seen: dict[str, Any] = {name: getattr(issue, name) for name in ("number", "title", "state", "labels")}
+            seen["comments"] = [_said(comment) for comment in issue.comments]
+            if issue.number in pulls:
+                seen["pull_request"] = pulls[issue.number]
+                seen["threads"] = [
+                    {
+                        "path": thread.path,
+                        "line": thread.line,
+                        "outdated": thread.outdated,
+                        "comments": [_said(comment) for comment in thread.comments],
+                    }
+                    for thread in self.threads(full_name, issue.number)
+                ]
+            issues.append(seen)
+        return {"branches": self.branches(full_name), "issues": issues}
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http"
         request = Request(scope, receive)
         path = scope["raw_path"].decode("latin-1")
+        if path.startswith(door.PATH):
+            page = await self._door.answer(request)
+            await page(scope, receive, send)
+            return
         if path.startswith(job_logs.PATH):
             await job_logs.answer(self._world, request)(scope, receive, send)
+            return
+        if manifests.PAGE.fullmatch(path):
+            known = self._door.is_known(request)
+            form = await manifests.take(self._world, request) if known else Response("Sign in first.", 401)
+            await form(scope, receive, send)
             return
         if not path.startswith(f"{API}/"):
             await git_http.serve(self._world, self._home, request, send)
@@ -300,18 +334,5 @@ class LocalGitHub(People, Reviewers, Workflows, Lifecycle, Owners):
         await Response(body, answer.status, headers)(scope, receive, send)
 
 
-def _credentials() -> AppCredentials:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return AppCredentials(
-        app_id=1000,
-        slug="coder-bot-local",
-        private_key=private.decode(),
-        public_key=public.decode(),
-        webhook_secret=secrets.token_hex(32),
-    )
+def _said(comment: Comment | ReviewComment) -> Mapping[str, Any]:
+    return {"id": comment.id, "author": comment.author, "body": comment.body}

@@ -187,6 +187,8 @@ class Rest:
             raise Moved(f"{url}?{query}" if query else url, method)
 
     def _admit(self, access: Access, authorization: str, variables: Mapping[str, str]) -> Token | None:
+        if access == "anybody":
+            return None
         scheme, _, credential = authorization.partition(" ")
         if not credential or scheme.lower() not in ("bearer", "token"):
             raise Refused(401, "Requires authentication")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+
+from bot.demo import manifests
 from bot.demo.calls import Answer, Call, Operations, Refused
 from bot.demo.state import LEVELS
 
@@ -49,8 +52,21 @@ def revoke_token(call: Call) -> Answer:
     return Answer(status=204)
 
 
+def create_from_manifest(call: Call) -> Answer:
+    """The App's credentials, this once; its webhooks go where the manifest says."""
+    manifest = manifests.convert(call.world, call.variables["code"])
+    if manifest is None:
+        raise Refused(404, "Not Found")
+    call.webhooks.url = manifest["hook_attributes"]["url"]
+    app = call.world.app
+    secret = {"webhook_secret": app.webhook_secret, "pem": app.private_key}
+    client = {"client_id": f"Iv1.{app.app_id:016x}", "client_secret": secrets.token_hex(20)}
+    return Answer(status=201, body={**call.shapes.app(), "name": manifest["name"], **client, **secret})
+
+
 OPERATIONS: Operations = {
     "apps/get-authenticated": ("app", get_app),
+    "apps/create-from-manifest": ("anybody", create_from_manifest),
     "apps/get-repo-installation": ("app", get_repository_installation),
     "apps/create-installation-access-token": ("app", create_token),
     "apps/revoke-installation-access-token": ("token", revoke_token),

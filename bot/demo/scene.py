@@ -23,4 +23,5 @@ class Scene:
         return self._world.repositories[full_name]
 
     def _pull(self, full_name: str, number: int) -> tuple[Issue, Pull]:
-        return next(found for found in self._repository(full_name).pulls() if found[0].number == number)
+        found = {issue.number: (issue, pull) for issue, pull in self._repository(full_name).pulls()}
+        return found[number]

@@ -8,6 +8,7 @@ import string
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from bot.demo.state import (
     Account,
@@ -51,6 +52,8 @@ class World:
         """The former names of repositories."""
         self.tokens: list[Token] = []
         self.gives_short_tokens = False
+        self.manifests: dict[str, tuple[Any, datetime]] = {}
+        """By their code, the manifests of Apps that are still to be made, and until when."""
         self.log_links: dict[str, tuple[WorkflowRun, datetime]] = {}
         """By their secret, the logs that can be fetched, and until when."""
         self.on_git: Callable[[str], Awaitable[None]] | None = None

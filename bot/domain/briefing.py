@@ -123,7 +123,7 @@ def instruction(text: str, sign: str) -> str:
 
 
 def threads(asked: Sequence[Thread], sign: str) -> str:
-    """What a review asks at lines of the change, numbered as they are to be answered; empty where there is nothing."""
+    """What a review asks at lines of the change, numbered as they are to be answered; empty where none are."""
     blocks = []
     for number, one in enumerate(asked, 1):
         where = f"{one.path}, line {one.line}" if one.line else f"{one.path}; outdated: its lines have changed since"

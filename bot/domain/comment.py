@@ -37,8 +37,8 @@ I fix issues and prove it: the result is checked in a fresh sandbox before a pul
 
 OVER = "This pull request is one of mine, and its task is over. Say `/coder fix` on its issue to start another one."
 FORK = (
-    "This pull request comes from a fork, where I may not write. Open an issue here and say `/coder fix` there, or have "
-    "the branch pushed to this repository."
+    "This pull request comes from a fork, where I may not write. Open an issue here and say `/coder fix` there, or "
+    "have the branch pushed to this repository."
 )
 
 _STAGES = {
@@ -239,6 +239,28 @@ def rebuild(paths: Sequence[str], former: Diff) -> str:
         f"{_REBUILD}: both changed {named}. The work tree is a new one now, with the base as it is today and without "
         f"your change. Make your change again there, and keep what others have done. This was it:\n"
         f"{fence(former.text, 'diff')}{cut}\nThen call `submit` again."
+    )
+
+
+def met(paths: Sequence[str], former: Diff) -> str:
+    """What the model is told when others have changed the same lines of its pull request."""
+    cut = f"\n(The rest is left out: {former.left_out}.)" if former.left_out else ""
+    named = ", ".join(f"`{gate.shown(path)}`" for path in paths[:20])
+    return (
+        f"Others have pushed to the pull request meanwhile, and have changed the same lines of {named}. The work "
+        "tree is a new one now, with what they have pushed; what you had done to these files is not in it. Keep what "
+        f"they did, and bring in again what is still wanted of yours. This was it:\n{fence(former.text, 'diff')}{cut}"
+    )
+
+
+def base_conflicts(paths: Sequence[str], base: str) -> str:
+    """What the model is told when its pull request no longer merges with the branch that it is for."""
+    named = ", ".join(f"`{gate.shown(path)}`" for path in paths[:20])
+    return (
+        f"The pull request no longer merges with `{gate.shown(base)}`. The work tree is that branch as it is today, "
+        f"with the pull request done to it; {named} could not be merged. Such a file has both versions between the "
+        "marks `<<<<<<<`, `=======` and `>>>>>>>`, the pull request's first, or only the base's where one side has "
+        "deleted it. Make one of them that has what both meant, and leave no mark."
     )
 
 

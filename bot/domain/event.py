@@ -158,8 +158,8 @@ class Renamed:
 
 @dataclass(frozen=True, kw_only=True)
 class Closed:
-    """An issue or a pull request was closed (`merged` only ever for a pull request), deleted or moved away, at
-    `closed_at` where GitHub says when; `reason` is why it is over, where that is not its being closed."""
+    """An issue or a pull request was closed (`merged` only ever for a pull request); `reason` is why it is over where
+    it was deleted or has moved away."""
 
     installation_id: int
     repository: Repository
@@ -167,7 +167,6 @@ class Closed:
     is_pull_request: bool
     merged: bool
     actor: Person
-    closed_at: datetime | None = None
     reason: str | None = None
     kind: Literal["closed"] = "closed"
 

@@ -10,7 +10,7 @@ from typing import assert_never
 from bot.domain import command as commands
 from bot.domain.command import Command
 from bot.domain.episode import Code, Episode, EpisodeKind, Thread
-from bot.domain.event import NO_COMMENT, ChecksEnded, Closed, Marked, Reviewed, Trigger, Uninstalled
+from bot.domain.event import NO_COMMENT, ChecksEnded, Closed, Marked, Reviewed, Trigger
 
 
 class State(StrEnum):
@@ -187,26 +187,24 @@ def _approve(event: Trigger, task: Task, last: Episode, now: datetime) -> Decisi
     return Decision(task=replace(task, updated_at=now), episode=approved, stage=Stage.PUBLISH)
 
 
-def close(event: Closed | Uninstalled, *, task: Task, last: Episode | None, now: datetime) -> Decision:
-    """What the end of an issue, a pull request or an installation does to an open task."""
-    match event:
-        case Uninstalled(reason=why):
-            code, reason = Code.UNINSTALLED, why
-        case Closed(closed_at=at) if at is not None and at < task.requested_at:
-            return Decision()  # it was open again when the task was asked for: this comes late
-        case Closed(merged=True):
-            code, reason = Code.ISSUE_CLOSED, "merged"
-        case Closed(is_pull_request=True):
-            code, reason = Code.ISSUE_CLOSED, "pull request closed"
-        case Closed():
-            if task.state is State.IN_REVIEW:
-                return Decision()  # its pull request is what decides now; merging it may be what closed the issue
-            code, reason = Code.ISSUE_CLOSED, event.reason or "issue closed"
-        case _ as never:
-            assert_never(never)
-    ended = last if last is None or last.code is not None else replace(last, code=code, detail=f"Ended: {reason}.")
+def close(event: Closed, *, task: Task, last: Episode | None, now: datetime) -> Decision:
+    """What the end of an issue or a pull request does to an open task."""
+    if event.merged:
+        reason = "merged"
+    elif event.number == task.pull_request:
+        reason = "pull request closed"
+    elif task.state is State.IN_REVIEW:
+        return Decision()  # its pull request is what decides now; merging it may be what closed the issue
+    else:
+        reason = event.reason or ("pull request closed" if event.is_pull_request else "issue closed")
+    return ended(Code.ISSUE_CLOSED, reason, task=task, last=last, now=now)
+
+
+def ended(code: Code, reason: str, *, task: Task, last: Episode | None, now: datetime) -> Decision:
+    """The end of an open task, and of its episode if it goes on."""
+    over = last if last is None or last.code is not None else replace(last, code=code, detail=f"Ended: {reason}.")
     closed = replace(task, state=State.CLOSED, closed_reason=reason, updated_at=now)
-    return Decision(task=closed, episode=ended, stage=Stage.CLEANUP)
+    return Decision(task=closed, episode=over, stage=Stage.CLEANUP)
 
 
 def _start(

@@ -63,6 +63,11 @@ class Commit(Shape):
     parents: tuple[Object, ...] = ()
 
 
+class Comparison(Shape):
+    status: Literal["ahead", "behind", "diverged", "identical"]
+    merge_base_commit: Object
+
+
 class Entry(Shape):
     path: str
     mode: str

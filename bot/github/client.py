@@ -72,6 +72,14 @@ class Commit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """`ahead`: the second commit descends from the first."""
+
+    status: Literal["ahead", "behind", "diverged", "identical"]
+    merge_base: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Issue:
     """An issue, or a pull request seen as one."""
 
@@ -201,12 +209,22 @@ class Repository(Reviews, Ci):
         """The paths of all regular files at a commit; of a very large repository, those that GitHub tells at once."""
         return tuple(entry.path for entry in await self._tree(ref) if entry.mode in _FILES)
 
-    async def states(self, ref: str) -> dict[str, str]:
-        """Mode and id of everything but folders at a commit, by its path; as far as `paths` goes."""
-        return {entry.path: f"{entry.mode} {entry.sha}" for entry in await self._tree(ref) if entry.mode != _FOLDER}
+    async def states(self, ref: str, *, whole: bool = False) -> dict[str, str]:
+        """Mode and id of everything but folders at a commit, by its path; as far as `paths` goes, or with `whole` a
+        GitHubError where that is not all."""
+        entries = await self._tree(ref, whole=whole)
+        return {entry.path: f"{entry.mode} {entry.sha}" for entry in entries if entry.mode != _FOLDER}
 
-    async def _tree(self, ref: str) -> Sequence[answers.Entry]:
+    async def comparison(self, base: str, head: str) -> Comparison:
+        """How two commits stand to each other; what has nothing to do with the other is a 404."""
+        about = f"the comparison of {base[:12]} and {head[:12]} in {self.full_name}"
+        found = await self._get(answers.Comparison, about, ["compare", f"{base}...{head}"], per_page=1)
+        return Comparison(status=found.status, merge_base=found.merge_base_commit.sha)
+
+    async def _tree(self, ref: str, *, whole: bool = False) -> Sequence[answers.Entry]:
         found = await self._get(answers.Tree, f"the files of {self.full_name}", ["git", "trees", ref], recursive=1)
+        if whole and found.truncated:
+            raise GitHubError(f"{self.full_name} has more files than GitHub lists in one answer.")
         return found.tree
 
     async def issue(self, number: int) -> Issue:

@@ -152,7 +152,6 @@ class _Label(_Payload):
 
 class _ClosedIssue(_Payload):
     number: Id
-    closed_at: AwareDatetime | None = None
 
 
 class _ClosedPullRequest(_ClosedIssue):
@@ -397,7 +396,6 @@ def _issue_over(event: str, body: bytes, reason: str | None) -> Event:
         is_pull_request=False,
         merged=False,
         actor=said.sender.person() if said.sender else GHOST,
-        closed_at=said.issue.closed_at if reason is None else None,
         reason=reason,
     )
 
@@ -411,7 +409,6 @@ def _pull_request_closed(event: str, body: bytes) -> Event:
         is_pull_request=True,
         merged=said.pull_request.merged is True,
         actor=said.sender.person() if said.sender else GHOST,
-        closed_at=said.pull_request.closed_at,
     )
 
 

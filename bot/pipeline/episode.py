@@ -18,6 +18,7 @@ from bot.domain.config import PACKAGE_MANAGERS, Config
 from bot.domain.episode import Code, Episode
 from bot.domain.errors import InfraError, ModelError, SandboxError
 from bot.domain.gate import Finding
+from bot.domain.merging import has_marks
 from bot.domain.patch import Patch
 from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step, spend
@@ -272,6 +273,9 @@ async def _hand_over(
         said = f"The model says it is done, but no file has changed. It said:\n{outcome.summary}"
         await end(deps, lease, task, episode, Code.NO_CHANGE, said)
         return
+    if task.merges is not None and (left := _unresolved(patch)):
+        await refuse(deps, lease, await deps.store.task(task.id), episode, rules, left)
+        return
     if refused := gate.refused(await _looked_at(deps, task, rules, sandbox, patch)):
         await refuse(deps, lease, await deps.store.task(task.id), episode, rules, refused)
         return
@@ -280,6 +284,14 @@ async def _hand_over(
     await deps.store.save(lease, verifying, episode, stage=Stage.VERIFY, now=deps.clock())
     await talk.tell(deps, verifying, episode)
     deps.engine.wake()
+
+
+def _unresolved(patch: Patch) -> tuple[Finding, ...]:
+    return tuple(
+        Finding(action="refuse", kind="conflict", path=change.path, said="still has the marks of a conflict")
+        for change in patch.changes
+        if has_marks(change.content)
+    )
 
 
 def _replies(deps: Deps, outcome: Submitted) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import assert_never
 
@@ -27,7 +26,7 @@ from bot.domain.event import (
     Uninstalled,
 )
 from bot.domain.review import Asked
-from bot.domain.task import Decision, Postponed, Request, Task, Trusted, close, decide
+from bot.domain.task import Decision, Postponed, Request, Task, Trusted, close, decide, ended
 from bot.github.client import NOBODY, Repository
 from bot.pipeline import asking, audit, later_commits, repairs, reviews, talk
 from bot.pipeline.asking import CONFIG_PATH, Rules, digest, final, permission_of, rules_of, where
@@ -35,6 +34,8 @@ from bot.pipeline.deps import Deps
 
 BUSY_FOR = timedelta(seconds=15)
 """How long a review waits until it is asked again whether the work on its pull request has ended."""
+
+READ_TALK = {"issues": "read", "pull_requests": "read"}
 
 log = structlog.get_logger()
 
@@ -51,14 +52,14 @@ async def run(deps: Deps, guid: str) -> Postponed | None:
         case ChecksEnded() as event:
             await follow(deps, await repairs.take(deps, delivery, event))
         case Closed() as event:
-            await _close(deps, delivery, event, event.repository.id, event.number)
+            await _closed(deps, delivery, event)
         case Pushed() as event:
             await _pushed(deps, delivery, event)
         case Renamed() as event:
             await _renamed(deps, delivery, event)
         case Uninstalled() as event:
             for task in await deps.store.open_tasks_of(event.installation_id, event.repository_ids):
-                await _end(deps, task, event)
+                await _end(deps, task, event.reason, Code.UNINSTALLED)
             await deps.store.conclude(guid, "decided")
         case Ignored():
             pass
@@ -104,6 +105,8 @@ async def _trigger(deps: Deps, delivery: Delivery, event: Trigger) -> None:
         concluded = await deps.store.delivery(delivery.guid)
         assert concluded is not None
         await _show(deps, concluded, event, repository)
+        if concluded.task_id is not None:
+            await _check_open(deps, repository, concluded.task_id)
     if event.is_pull_request and concluded.task_id is not None:
         await later_commits.look(deps, concluded.task_id)
 
@@ -280,16 +283,45 @@ async def _show(deps: Deps, delivery: Delivery, event: Trigger, repository: Repo
         log.warning("an answer could not be given", reason=str(exc), **where(event))
 
 
-async def _close(deps: Deps, delivery: Delivery, event: Closed, repository_id: int, number: int) -> None:
+async def _closed(deps: Deps, delivery: Delivery, event: Closed) -> None:
+    """What is open again by now goes on: events come late, and in any order."""
+    there = event.repository
+    if delivery.outcome:
+        return
+    if event.reason is None and await deps.store.open_task(there.id, event.number) is not None:
+        async with deps.github.repository(
+            event.installation_id, there.owner, there.name, permissions=READ_TALK
+        ) as repository:
+            if not await _is_closed(repository, event.number):
+                await deps.store.conclude(delivery.guid, "ignored: it is open again")
+                return
     decision = await deps.store.decide(
         delivery.guid,
         lambda task, last: close(event, task=task, last=last, now=deps.clock()) if task else Decision(),
-        repository_id=repository_id,
-        number=number,
+        repository_id=there.id,
+        number=event.number,
         comment_id=None,
         now=deps.clock(),
     )
     await follow(deps, decision)
+
+
+async def _is_closed(repository: Repository, number: int) -> bool:
+    """Whether an issue or a pull request is closed, or not there any more, as GitHub has it now."""
+    try:
+        return (await repository.issue(number)).state == "closed"
+    except GitHubError as exc:
+        if exc.retryable or exc.status not in (301, 404, 410):
+            raise
+        return True
+
+
+async def _check_open(deps: Deps, repository: Repository, task_id: str) -> None:
+    """Ends a task whose issue was closed while it was made: the event may have come before it."""
+    task = await deps.store.task(task_id)
+    if not task.is_busy or task.pull_request is not None or not await _is_closed(repository, task.number):
+        return
+    await _end(deps, task, "issue closed", Code.ISSUE_CLOSED)
 
 
 async def _pushed(deps: Deps, delivery: Delivery, event: Pushed) -> None:
@@ -327,14 +359,12 @@ async def _renamed(deps: Deps, delivery: Delivery, event: Renamed) -> None:
     await deps.store.conclude(delivery.guid, "decided")
 
 
-async def _end(deps: Deps, task: Task, event: Uninstalled) -> None:
+async def _end(deps: Deps, task: Task, reason: str, code: Code) -> None:
     lease = await deps.store.lease(task.id)
     last = await deps.store.last_episode(task.id)
-    decision = close(event, task=task, last=last, now=deps.clock())
+    decision = ended(code, reason, task=task, last=last, now=deps.clock())
     assert decision.task is not None
-    await deps.store.save(
-        lease, decision.task, decision.episode or replace(last), stage=decision.stage, now=deps.clock()
-    )
+    await deps.store.save(lease, decision.task, decision.episode or last, stage=decision.stage, now=deps.clock())
     await deps.engine.preempt(task.id)
     deps.engine.wake()
 

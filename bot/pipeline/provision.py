@@ -10,8 +10,8 @@ from bot.domain.episode import Code
 from bot.domain.errors import SandboxError
 from bot.domain.receipt import Place
 from bot.domain.task import Lease, Stage, State, Task
+from bot.pipeline import integrate, talk, warm
 from bot.pipeline import rules as recorded
-from bot.pipeline import talk, warm
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
 from bot.pipeline.registries import RegistryUnknown
@@ -31,6 +31,10 @@ async def run(deps: Deps, task_id: str) -> None:
     task = replace(task, state=State.PROVISIONING, updated_at=deps.clock())
     await deps.store.save(lease, task, episode, now=deps.clock())
     await talk.tell(deps, task, episode)
+    caught_up = await integrate.catch_up(deps, lease, task, episode)
+    if caught_up is None:
+        return
+    task, episode = caught_up, await deps.store.last_episode(task_id)
     rules = recorded.of(episode)
     try:
         if not await _is_there(deps, lease, task, rules):

@@ -22,7 +22,7 @@ from bot.domain.task import Lease, Stage, State, Task
 from bot.domain.tree import Entry, batches, publishable
 from bot.domain.verification import Draft, Passed, Publishable, judge
 from bot.github.client import IssueComment, Repository, TreeEntry
-from bot.pipeline import audit, checks, rebuild, shown, talk
+from bot.pipeline import audit, checks, integrate, rebuild, shown, talk
 from bot.pipeline import rules as recorded
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import end
@@ -39,6 +39,13 @@ Sign = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 class PublishRefused(UserError):
     """The result can't be published as it was verified; the message says why."""
+
+
+class Moved(GitHubError):
+    """Somebody has moved the branch right now: what they pushed is to be looked at first."""
+
+    def __init__(self) -> None:
+        super().__init__("The pull request's branch has moved meanwhile.", retryable=True)
 
 
 class NothingChanged(UserError):
@@ -79,6 +86,8 @@ async def run(deps: Deps, task_id: str) -> None:
     findings = (*saved.evidence.findings, *gate.inspect_names(checkpoint.patch, rules))
     if refused := gate.refused(findings):
         await end(deps, lease, task, episode, Code.POLICY_REFUSED, comment.refusal_reasons(refused))
+        return
+    if await integrate.begin(deps, lease, task, episode, checkpoint, verdict):
         return
     if await rebuild.begin(deps, lease, task, episode, checkpoint, rules):
         return
@@ -189,13 +198,14 @@ async def publish(repository: Repository, result: Result, *, sign: Sign, redact:
     task, rules = result.task, result.rules
     branch, head = await _head(repository, result)
     commit = await repository.commit(head) if head is not None else None
-    if commit is not None and commit.tree == result.verdict.tree and commit.sha != task.base_sha:
+    is_merged = task.merges is None or (commit is not None and task.merges in commit.parents)
+    if commit is not None and commit.tree == result.verdict.tree and commit.sha != task.base_sha and is_merged:
         made = commit
         await sign(receipts.of_commit(result.receipt, made.sha))
     else:
         tree = await _tree(repository, result)
         message = pull_request.commit_message(task, result.episode)
-        made = await repository.create_commit(message, tree, [task.head_sha or task.base_sha])
+        made = await repository.create_commit(message, tree, _parents(task))
         await sign(receipts.of_commit(result.receipt, made.sha))
         if head is None:
             await repository.create_branch(branch, made.sha)
@@ -229,7 +239,14 @@ async def publish(repository: Repository, result: Result, *, sign: Sign, redact:
         title = pull_request.retitled(pull.title, verified=verified)
         await repository.update_pull(pull.number, title=title, body=redact(body))
     await _decorate(repository, pull.number, rules)
-    return replace(task, head_branch=branch, head_sha=made.sha, pull_request=pull.number, pull_request_url=pull.url)
+    return replace(
+        task,
+        head_branch=branch,
+        head_sha=made.sha,
+        merges=None,
+        pull_request=pull.number,
+        pull_request_url=pull.url,
+    )
 
 
 def _must_have_names(patch: Patch) -> None:
@@ -250,13 +267,15 @@ async def _head(repository: Repository, result: Result) -> tuple[str, str | None
         return await _place(repository, result)
     head = await repository.branch(task.head_branch)
     there = await repository.commit(head) if head is not None and head != task.head_sha else None
-    is_ours = there is not None and (there.tree, there.parents) == (tree, (task.head_sha,))
+    is_ours = there is not None and (there.tree, there.parents) == (tree, _parents(task))
     if head != task.head_sha and not is_ours:
-        raise PublishRefused(
-            f"The branch `{task.head_branch}` is not where I left it: somebody else has moved it. "
-            "Move it back, or close the pull request and say `/coder fix` again."
-        )
+        raise Moved
     return task.head_branch, head
+
+
+def _parents(task: Task) -> tuple[str, ...]:
+    """What the next commit comes after: what the pull request has, and the commit of its base that is brought in."""
+    return (task.head_sha or task.base_sha, *([task.merges] if task.merges else []))
 
 
 async def _place(repository: Repository, result: Result) -> tuple[str, str | None]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from bot.demo.github import LocalGitHub
 from bot.domain.errors import GitHubError
+from bot.github.auth import App
 from bot.github.pace import CONTENT, Pace, kind_of, makes_content
 
 START = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -154,3 +157,21 @@ async def test_many_that_wait_for_the_same_moment_do_not_all_go_at_once(time: Ti
     done = await asyncio.gather(*waiting)
     assert done[0] is None
     assert sum(each is None for each in done) < 5
+
+
+async def test_a_github_that_enforces_its_limits_never_has_to_refuse_anything(tmp_path: Path) -> None:
+    time = Time(datetime.now(UTC))
+    async with LocalGitHub(tmp_path, clock=time) as github:
+        await github.create_repository("octo/sample", {"a.txt": b"one\n"})
+        issue = github.open_issue("octo/sample", title="it breaks", author="reporter")
+        github.limit_content()
+        app = App(github.app.app_id, github.app.private_key, github.api_url, clock=time, sleep=time.sleep)
+        installation = github._repository("octo/sample").installation_id
+        assert installation is not None
+        async with app.repository(installation, "octo", "sample", permissions={"issues": "write"}) as repository:
+            while len(github.issue_comments("octo/sample", issue.number)) < 170:
+                try:
+                    await repository.create_comment(issue.number, "hello")
+                except GitHubError as exc:
+                    time.now += timedelta(seconds=exc.retry_after_s or 0)
+        assert {call.status for call in github.requests} == {201, 204}

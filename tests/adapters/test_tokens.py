@@ -16,7 +16,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bot.demo.github import LocalGitHub, serving
+from bot.demo.github import LocalGitHub
+from bot.demo.server import serving
 from bot.domain.check_run import CheckRun
 from bot.domain.errors import GitHubError
 from bot.github.auth import App
@@ -56,7 +57,9 @@ def app_of(github: LocalGitHub, **more: Any) -> App:
 
 
 def installation(github: LocalGitHub) -> int:
-    return github._repository(NAME).installation_id
+    number = github._repository(NAME).installation_id
+    assert number is not None
+    return number
 
 
 # Each job and what it needs

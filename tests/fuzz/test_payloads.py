@@ -19,6 +19,8 @@ from typing import Any
 import httpx
 import structlog
 
+from bot.demo.reviews import Inline
+from bot.demo.state import ReviewState
 from bot.domain.task import State
 from tests.stories.harness import REPOSITORY, Story, fix, story, submit, with_config
 from tests.stories.test_deliveries import signed
@@ -151,7 +153,7 @@ def letters(seed: int, originals: list[tuple[str, dict[str, Any]]]) -> Iterator[
 
 def _anew(source: random.Random, payload: dict[str, Any]) -> dict[str, Any]:
     """Something that has not been said before, so that it is not taken for a duplicate."""
-    if "comment" in payload and source.random() < 0.5:
+    if payload.get("comment") is not None and source.random() < 0.5:
         payload["comment"]["id"] = source.randrange(10**6, 10**12)
     if payload.get("issue") is not None:
         payload["issue"]["updated_at"] = f"20{source.randrange(10, 99)}-01-01T00:00:{source.randrange(10, 60)}Z"
@@ -281,34 +283,55 @@ def broken(event: str, payload: dict[str, Any]) -> Iterator[Letter]:
                 yield Letter(event=event, body=_text(made))
 
 
-async def post(s: Story, client: httpx.AsyncClient, number: int, letter: Letter) -> tuple[int, str]:
-    headers: list[tuple[bytes, bytes]] = [
-        (name.encode(), value.encode("utf-8"))
-        for name, value in {
-            "content-type": "application/json",
-            "x-github-event": letter.event,
-            "x-github-delivery": f"letter-{number}",
-            **signed(s, letter.body),
-            **letter.headers,
-        }.items()
-    ]
-    answer = await client.post(s.github.webhook_url or "", content=letter.body, headers=headers)
+async def post(s: Story, client: httpx.AsyncClient, guid: str, letter: Letter) -> tuple[int, str]:
+    headers = {
+        "content-type": "application/json",
+        "x-github-event": letter.event,
+        "x-github-delivery": guid,
+        **signed(s, letter.body),
+        **letter.headers,
+    }
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    answer = await client.post(s.github.webhook_url or "", content=letter.body, headers=raw)
     return answer.status_code, answer.text
 
 
-async def send(s: Story, every: list[Letter]) -> Counter[int]:
-    """Some at once; how often each status was answered."""
+async def send(s: Story, name: str, every: list[Letter]) -> Counter[int]:
+    """Posts some at once, and lets the bot work until nothing is due; how often each status was answered."""
     found: Counter[int] = Counter()
-    async with httpx.AsyncClient(timeout=60) as client:
-        for start in range(0, len(every), AT_ONCE):
-            batch = every[start : start + AT_ONCE]
-            answers = await asyncio.gather(
-                *(post(s, client, start + place, letter) for place, letter in enumerate(batch))
-            )
-            for letter, (status, text) in zip(batch, answers, strict=True):
-                assert status < 500, f"seed {SEED}: {status} {text} for {letter.event} {letter.body[:2_000]!r}"
-                found[status] += 1
+    with structlog.testing.capture_logs([structlog.processors.format_exc_info]) as logs:
+        async with httpx.AsyncClient(timeout=60) as client:
+            for start in range(0, len(every), AT_ONCE):
+                batch = every[start : start + AT_ONCE]
+                posts = (post(s, client, f"{name}-{start + place}", letter) for place, letter in enumerate(batch))
+                for letter, (status, text) in zip(batch, await asyncio.gather(*posts), strict=True):
+                    assert status < 500, f"seed {SEED}: {status} {text} for {letter.event} {letter.body[:2_000]!r}"
+                    found[status] += 1
+        for _ in range(TRIES):
+            await s.settle_later()
+    assert [line["exception"][-2_000:] for line in logs if "exception" in line] == []
+    assert await s.bot.deps.store.jobs() == []
     return found
+
+
+async def on_its_pull_request(s: Story) -> list[tuple[str, dict[str, Any]]]:
+    """What people do on a pull request that asks the bot for nothing; the bot is told of none of it."""
+    url, s.github.webhook_url = s.github.webhook_url, None
+    known = len(s.github.deliveries)
+    [pull] = s.pull_requests
+    line = Inline(path="calc.py", line=2, body="/coder fix")
+    reviews: tuple[tuple[str, ReviewState], ...] = (
+        ("stranger", "changes_requested"),
+        ("stranger", "commented"),
+        ("maintainer", "approved"),
+    )
+    for author, state in reviews:
+        said = [line] if author == "stranger" else []
+        await s.github.review(REPOSITORY, pull.number, state=state, body="So.", comments=said, author=author)
+    await s.github.comment(REPOSITORY, pull.number, "/coder fix", author="stranger")
+    await s.github.ci(REPOSITORY, pull.head_sha)
+    s.github.webhook_url = url
+    return [(delivery.event, delivery.payload) for delivery in s.github.deliveries[known:]]
 
 
 async def test_mutated_payloads_are_answered_worked_through_and_start_nothing(
@@ -323,18 +346,18 @@ async def test_mutated_payloads_are_answered_worked_through_and_start_nothing(
         # As many of ours as of GitHub's: only what is about our own repository gets further than the door.
         originals = official + ours * (len(official) // len(ours))
         sent = [*islice(letters(SEED, originals), COUNT), *broken("issue_comment", command)]
-        with structlog.testing.capture_logs([structlog.processors.format_exc_info]) as logs:
-            answers = await send(s, sent)
-            for _ in range(TRIES):
-                await s.settle_later()
-        assert [line["exception"][-2_000:] for line in logs if "exception" in line] == []
-        assert await s.bot.deps.store.jobs() == []
+        answers = await send(s, "before", sent)
         assert await s.bot.deps.store.tasks() == []
-        assert answers[202] > COUNT / 3 < len(sent) - answers[202], "both answers have to be tried"
         s.script(fix(), submit())
         await s.comment("/coder fix")
         await s.settle()
+        assert [task.state for task in await s.bot.deps.store.tasks()] == [State.IN_REVIEW]
+        more = list(islice(letters(SEED, await on_its_pull_request(s)), COUNT // 10))
+        answers += await send(s, "then", more)
         [task] = await s.bot.deps.store.tasks()
-        assert task.state is State.IN_REVIEW
+        assert (task.state, len(await s.bot.deps.store.episodes(task.id))) == (State.IN_REVIEW, 1)
+        assert answers[202] > COUNT / 3 < answers.total() - answers[202], "both answers have to be tried"
         said = ", ".join(f"{count} × {status}" for status, count in sorted(answers.items()))
-        record_property("says", f"payloads, seed {SEED}: {len(sent)} were answered ({said}), and no task was started")
+        record_property(
+            "says", f"payloads, seed {SEED}: {answers.total()} were answered ({said}), none started a task"
+        )

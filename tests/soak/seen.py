@@ -19,7 +19,8 @@ _NAMELESS = (
     (re.compile(r"\b[0-9a-f]{12,40}\b"), "SHA"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)"), "TIME"),
     (re.compile(r"\b\d+(?:\.\d+)? ?(?:s|ms|min|seconds?|minutes?)\b"), "DURATION"),
-    (re.compile(r"/runs/\d+|check_run_id=\d+"), "/runs/ID"),
+    (re.compile(r", took [^<\n]*"), ", took DURATION"),
+    (re.compile(r"(#(?:issuecomment|pullrequestreview)-|#discussion_r|/runs/)\d+"), r"\1ID"),
     # The first verification on a base makes a snapshot; those that run beside it can't start from it.
     (re.compile(r", started from snapshot `coder-SHA` of commit `SHA`"), ""),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "ORIGIN"),
@@ -96,9 +97,12 @@ def _issue_of(pull: PullRequest) -> str:
 
 def _bare(text: str, names: Mapping[int, str]) -> str:
     """Without what differs by its nature; a pull request goes by its issue."""
-    text = re.sub(
-        r"#(\d+)\b", lambda found: f"PULL OF {names[n]}" if (n := int(found[1])) in names else found[0], text
-    )
+
+    def named(found: re.Match[str]) -> str:
+        number = int(found[2])
+        return f"{found[1]}PULL OF {names[number]}" if number in names else found[0]
+
+    text = re.sub(r"(#|/pull/)(\d+)\b", named, text)
     for pattern, instead in _NAMELESS:
         text = pattern.sub(instead, text)
     return text

@@ -88,3 +88,23 @@ async def test_an_hours_requests_used_up_are_no_missing_permission_and_end_no_ta
         assert answered(s, "git/create-tree") == [429, 201]
         assert len(s.pull_requests) == 1
         assert await s.code() == "VERIFIED"
+
+
+async def test_an_answer_that_got_lost_or_was_a_web_page_makes_nothing_twice() -> None:
+    """What GitHub has done although it said otherwise is found the next time, and not done again."""
+    async with story() as s:
+        s.script(fix(), submit())
+        lost = ("issues/create-comment", "git/create-ref", "pulls/create")
+        for operation in lost:
+            s.github.fail(operation, 502, "<html>Unicorn!</html>", accepted=True)
+        s.github.fail("git/create-tree", 200, "<html>Sign in to the hotel's network</html>")
+        s.github.fail("repos/get-collaborator-permission-level", 404, "<html>Not here</html>", times=3)
+        await s.comment()
+        await go_on(s)
+        assert [answered(s, operation).count(201) for operation in lost] == [0, 0, 0]
+        assert len(answered(s, "repos/get-collaborator-permission-level")) > 3
+        [pull] = s.pull_requests
+        assert s.branches == [pull.head_branch, "main"]
+        [comment] = s.comments
+        assert f"#{pull.number}" in comment
+        assert await s.code() == "VERIFIED"

@@ -28,13 +28,19 @@ async def test_a_review_is_one_episode_whatever_comes_first_and_each_thread_is_a
     async with story(with_config(CONFIG)) as s:
         number = await published(s)
         before = s.pull_requests[0]
-        s.script(documented(), answered("Documented.", **{"1": "It has a docstring now.", "2": "The test is right as it is, @bob."}))
+        s.script(
+            documented(),
+            answered("Documented.", **{"1": "It has a docstring now.", "2": "The test is right as it is, @bob."}),
+        )
         review = await s.github.review(
             REPOSITORY,
             number,
             state="changes_requested",
             body="Please document it.",
-            comments=[Inline(path="calc.py", line=1, body="What does it do?"), Inline(path="test_calc.py", line=4, body="Is this right?")],
+            comments=[
+                Inline(path="calc.py", line=1, body="What does it do?"),
+                Inline(path="test_calc.py", line=4, body="Is this right?"),
+            ],
             author="maintainer",
             comments_first=True,
         )
