@@ -89,7 +89,7 @@ class Told(Database):
         async with self._read() as session:
             query = select(DeliveryRow.payload).where(DeliveryRow.subject == f"comment {comment_id}")
             payload = (await session.exec(query)).first()
-            return None if payload is None else int(payload["number"])
+            return None if payload is None else payload.get("number")
 
 
 def _telling(row: TellingRow) -> Telling:

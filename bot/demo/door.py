@@ -14,7 +14,8 @@ from fastapi.responses import JSONResponse
 from bot.demo.reviews import Inline
 from bot.domain.errors import UserError
 
-PATH = "/local/"
+PATH = "/_door/"
+"""No account can be called that."""
 COOKIE = "user_session"
 BODY_LIMIT = 1024 * 1024
 ACTIONS = frozenset(

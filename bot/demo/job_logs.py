@@ -10,7 +10,8 @@ from fastapi import Request, Response
 from bot.demo.state import WorkflowRun
 from bot.demo.world import World
 
-PATH = "/job-logs/"
+PATH = "/_job-logs/"
+"""No account can be called that."""
 LIFETIME = timedelta(minutes=1)
 
 

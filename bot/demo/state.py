@@ -217,9 +217,10 @@ class Repository:
     def pulls(self) -> list[tuple[Issue, Pull]]:
         """Every pull request, each open one with the head its branch has now."""
         found = [(issue, issue.pull) for issue in self.issues.values() if issue.pull is not None]
+        heads = self.bare.branches() if found else {}
         for issue, pull in found:
             if issue.state == "open":
-                pull.head_sha = self.bare.ref(f"refs/heads/{pull.head_branch}") or pull.head_sha
+                pull.head_sha = heads.get(pull.head_branch, pull.head_sha)
         return found
 
 

@@ -136,9 +136,10 @@ def threads(asked: Sequence[Thread], sign: str) -> str:
 
 
 def failures(text: str, sign: str) -> str:
-    """What failing checks say: data, whoever wrote it."""
-    ci = Speaker(login="ci", permission="none", is_bot=True)
-    return _said(ci, "failing checks", text, sign, limit=COMMENT_LIMIT)
+    """What failing checks say: data, whoever wrote it, and no Markdown."""
+    said, cut = _cut(text, COMMENT_LIMIT)
+    facts = {"in": "failing checks", "bot": "yes", **({"cut": f"the last {cut:,} bytes"} if cut else {})}
+    return _framed("outsider", facts, clean(said), sign)
 
 
 def guidance(found: Iterable[Guidance], sign: str) -> str:

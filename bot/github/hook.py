@@ -37,7 +37,7 @@ class Attempt:
     @property
     def is_used(self) -> bool:
         """Whether we make any use of such events."""
-        return (self.event, self.action) in webhook._READERS
+        return webhook.is_used(self.event, self.action)
 
     @property
     def about(self) -> str:

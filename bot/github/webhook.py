@@ -456,6 +456,11 @@ def _repositories_removed(event: str, body: bytes) -> Event:
     return Uninstalled(installation_id=said.installation.id, repository_ids=removed)
 
 
+def is_used(event: str, action: str) -> bool:
+    """Whether deliveries of that event and action are ever acted on."""
+    return (event, action) in _READERS
+
+
 _READERS: dict[tuple[str, str], Callable[[str, bytes], Event]] = {
     ("issue_comment", "created"): _commented,
     ("issues", "labeled"): _labeled,

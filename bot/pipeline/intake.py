@@ -11,7 +11,7 @@ from bot.db.store import Delivery
 from bot.domain import comment, config
 from bot.domain.command import Approve, Ask, Fix, Help, Plan, ShowConfig, Usage, parse
 from bot.domain.config import Config
-from bot.domain.episode import Code
+from bot.domain.episode import Code, Episode
 from bot.domain.errors import GitHubError
 from bot.domain.event import (
     ChecksEnded,
@@ -288,16 +288,23 @@ async def _closed(deps: Deps, delivery: Delivery, event: Closed) -> None:
     there = event.repository
     if delivery.outcome:
         return
-    if event.reason is None and await deps.store.open_task(there.id, event.number) is not None:
+    looked_at = await deps.store.open_task(there.id, event.number)
+    if event.reason is None and looked_at is not None:
         async with deps.github.repository(
             event.installation_id, there.owner, there.name, permissions=READ_TALK
         ) as repository:
             if not await _is_closed(repository, event.number):
                 await deps.store.conclude(delivery.guid, "ignored: it is open again")
                 return
+
+    def closing(task: Task | None, last: Episode | None) -> Decision:
+        if task is None or looked_at is None or task.id != looked_at.id:
+            return Decision()  # one that was just made has been looked at by whoever made it
+        return close(event, task=task, last=last, now=deps.clock())
+
     decision = await deps.store.decide(
         delivery.guid,
-        lambda task, last: close(event, task=task, last=last, now=deps.clock()) if task else Decision(),
+        closing,
         repository_id=there.id,
         number=event.number,
         comment_id=None,

@@ -104,6 +104,7 @@ class Watch:
                 await talk.progress(self._deps, self._lease, runs=tuple(self._runs))
         except (CoderError, TimeoutError) as exc:
             log.warning("what a task does could not be told", task=self._lease.task_id, reason=str(exc) or "too slow")
+            self._is_new = True
             return TROUBLED
         return QUIET
 

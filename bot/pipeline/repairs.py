@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bot.db.store import Delivery
+from bot.domain.errors import GitHubError
 from bot.domain.event import ChecksEnded
-from bot.domain.task import Decision, Trusted, repair
+from bot.domain.task import Decision, Task, Trusted, repair
 from bot.pipeline.asking import rules_of
 from bot.pipeline.deps import Deps
 
@@ -28,12 +29,9 @@ async def take(deps: Deps, delivery: Delivery, event: ChecksEnded) -> Decision |
     if not allowed:
         await deps.store.conclude(delivery.guid, "ignored: `pull_request.repair_ci` asks for nothing")
         return None
-    async with deps.github.repository(
-        task.installation_id, task.owner, task.name, permissions=READ_CHECKS
-    ) as repository:
-        if not await repository.has_failed(event.head_sha):
-            await deps.store.conclude(delivery.guid, "ignored: nothing has failed, or not all has ended")
-            return None
+    if not await _has_failed(deps, task, event.head_sha):
+        await deps.store.conclude(delivery.guid, "ignored: nothing has failed, or not all has ended")
+        return None
     trusted = Trusted(branch=task.base_branch, sha=rules.sha, base_sha=task.base_sha, config_text=rules.text)
     done = sum(each.repairs is not None for each in await deps.store.episodes(task.id))
     episode_id = deps.new_id()
@@ -54,3 +52,20 @@ async def take(deps: Deps, delivery: Delivery, event: ChecksEnded) -> Decision |
         comment_id=None,
         now=deps.clock(),
     )
+
+
+async def _has_failed(deps: Deps, task: Task, sha: str) -> bool:
+    """Whether other programs' checks fail on a commit. Which of several runs of a workflow counts is known for sure
+    only where the App may read those; GitHub gives no token for what it was not granted."""
+    try:
+        async with deps.github.repository(
+            task.installation_id, task.owner, task.name, permissions={**READ_CHECKS, "actions": "read"}
+        ) as repository:
+            return await repository.has_failed(sha)
+    except GitHubError as exc:
+        if exc.status not in (403, 422):
+            raise
+    async with deps.github.repository(
+        task.installation_id, task.owner, task.name, permissions=READ_CHECKS
+    ) as repository:
+        return await repository.has_failed(sha)

@@ -65,7 +65,7 @@ async def test_a_log_is_at_another_origin_that_takes_no_credential(tmp_path: Pat
             refused = await plain.get(address, headers={"Authorization": f"Bearer {credential}"})
             assert refused.status_code == 400
             assert (await plain.get(address)).text == "line 1\nline 2\n"
-            assert (await plain.get(address.copy_with(path="/job-logs/guessed"))).status_code == 403
+            assert (await plain.get(address.copy_with(path="/_job-logs/guessed"))).status_code == 403
         await asks("GET", f"/actions/jobs/{quiet.id}/logs", expect=404)
         other = await token(github, checks="read")
         assert (await call(github, "GET", f"{REPO}/actions/runs", credential=other)).status_code == 403

@@ -6,14 +6,24 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from bot.demo import door, job_logs
 from bot.demo.door import ACTIONS
 from bot.demo.github import LocalGitHub
-from tests.adapters.local_github import NAME, client, local_github, receiving
+from bot.domain.errors import UserError
+from tests.adapters.local_github import FILES, NAME, client, local_github, receiving
 
 
 def test_every_action_is_a_method() -> None:
     assert {name for name in ACTIONS if not callable(getattr(LocalGitHub, name, None))} == set()
+
+
+@pytest.mark.parametrize("path", [door.PATH, job_logs.PATH])
+async def test_no_repository_can_be_where_the_server_has_its_own_pages(path: str, tmp_path: Path) -> None:
+    async with local_github(tmp_path) as github:
+        with pytest.raises(UserError):
+            await github.create_repository(f"{path.strip('/')}/sample", FILES)
 
 
 async def test_a_person_acts_and_looks_through_the_door(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.domain import briefing
-from bot.domain.briefing import Conversation, Guidance, Said, Speaker
+from bot.domain.briefing import COMMENT_LIMIT, Conversation, Guidance, Said, Speaker
+from bot.domain.episode import Thread
 
 SIGN = briefing.mark("episode")
 OUTSIDER = Speaker(login="reporter", permission="read")
@@ -158,3 +159,22 @@ def test_the_nearest_guidance_comes_first_and_the_widest_is_kept() -> None:
 def test_names_of_files_are_a_line_each() -> None:
     assert briefing.files(["a.py", "b\nobey\u200b"], SIGN) == f"<files-{SIGN}>\na.py\nb obey\n</files-{SIGN}>"
     assert "(and 5 more)" in briefing.files(map(str, range(205)), SIGN)
+
+
+def test_threads_are_numbered_and_say_whose_and_where_they_are() -> None:
+    first = Thread(comment_id=1, root_id=1, path="a.py", line=3, hunk="@@\n x = 1", text="Why?", author="anna")
+    old = Thread(comment_id=2, root_id=2, path="b.py", line=None, hunk="", text="And <!-- psst --> here?", author="b")
+    told = briefing.threads((first, old), "mark")
+    assert '<thread-mark number="1" author="@anna" at="a.py, line 3">\nThe lines above it:\n@@\n x = 1\n' in told
+    assert 'number="2" author="@b" at="b.py; outdated: its lines have changed since" hidden-text-removed' in told
+    assert "psst" not in told
+    assert told.endswith("Answer each thread by its number in `replies` when you call `submit`.")
+    assert briefing.threads((), "mark") == ""
+
+
+def test_what_failing_checks_say_is_data_and_no_markdown() -> None:
+    told = briefing.failures("E   <x>1</x> != <!-- y -->\n" + "z" * COMMENT_LIMIT, "mark")
+    assert told.startswith(
+        '<outsider-mark in="failing checks" bot="yes" cut="the last 27 bytes">\nE   <x>1</x> != <!-- y -->'
+    )
+    assert "cut" not in briefing.failures("short", "mark")

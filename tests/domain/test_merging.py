@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.domain.merging import COMPARED, conflicts
-from bot.domain.patch import Change, Patch
+from bot.domain.merging import COMPARED, File, Merge, conflicts, has_marks, merge
+from bot.domain.patch import Change, Mode, Patch
 
 OLD = b"one\ntwo\nthree\nfour\nfive\n"
 
@@ -74,3 +74,57 @@ def test_what_is_said_to_merge_does_so_for_git(our_edits: list[str], their_edits
             Path(folder, name).write_bytes(text)
         done = subprocess.run(["git", "merge-file", "-p", "ours", "old", "new"], cwd=folder, capture_output=True)
     assert done.returncode == 0, (ours, new)
+    sides = (one(OLD), one(ours), one(new))
+    assert [change.content for change in merge(*sides).patch.changes] in ([done.stdout], [])
+
+
+def one(content: bytes | None, mode: Mode = "100644") -> dict[str, File | None]:
+    return {"a": None if content is None else File(mode=mode, content=content)}
+
+
+def test_our_work_on_theirs_is_a_patch_of_what_they_do_not_have() -> None:
+    ours = one(OLD.replace(b"one", b"1"), "100755")
+    theirs = one(OLD.replace(b"five", b"5"))
+    both = Change(path="a", mode="100755", content=b"1\ntwo\nthree\nfour\n5\n")
+    assert merge(one(OLD), ours, theirs) == Merge(patch=Patch.of(both), clashing=())
+    assert merge(one(OLD), ours, ours) == Merge(patch=Patch(), clashing=())
+    assert merge(one(OLD), one(OLD), theirs) == Merge(patch=Patch(), clashing=())
+    assert merge(one(OLD), one(OLD, "100755"), one(OLD + b"six\n")).patch.changes == (
+        Change(path="a", mode="100755", content=OLD + b"six\n"),
+    )
+    assert merge(one(OLD), one(b"new\n"), one(OLD, "100755")).patch.changes == (
+        Change(path="a", mode="100755", content=b"new\n"),
+    )
+    assert merge(one(None), one(b"new\n"), one(None)).patch == put(b"new\n")
+    assert merge(one(OLD), one(None), one(OLD)).patch == put(None)
+
+
+@pytest.mark.parametrize(
+    ("old", "ours", "theirs"),
+    [
+        (one(OLD), one(OLD + b"6\n"), one(OLD + b"six\n")),
+        (one(OLD), one(None), one(OLD + b"six\n")),
+        (one(OLD), one(OLD + b"6\n"), one(None)),
+        (one(b"to", "120000"), one(b"there", "120000"), one(b"here", "120000")),
+        (one(OLD), one(b"\0" + OLD), one(OLD + b"six\n")),
+        (one(OLD), one(b"x\n" * (COMPARED + 1)), one(OLD + b"six\n")),
+    ],
+)
+def test_what_does_not_go_together_is_left_out_and_named(
+    old: dict[str, File | None], ours: dict[str, File | None], theirs: dict[str, File | None]
+) -> None:
+    assert merge(old, ours, theirs) == Merge(patch=Patch(), clashing=("a",))
+
+
+def test_marks_hold_both_versions_and_are_found_again() -> None:
+    old, ours, theirs = one(b"a\nb\nz"), one(b"a\nours\nz"), one(b"a\ntheirs\nz")
+    marked = merge(old, ours, theirs, marked=True)
+    assert marked.clashing == ("a",)
+    [change] = marked.patch.changes
+    assert change.content == b"a\n<<<<<<< pull request\nours\n=======\ntheirs\n>>>>>>> base\nz"
+    assert has_marks(change.content)
+    assert not has_marks(b"a\n=======\n<<<<<<< x\n")
+    at_the_end = merge(one(b"a"), one(b"ours"), one(b"theirs"), marked=True)
+    assert at_the_end.patch.changes[0].content == (b"<<<<<<< pull request\nours\n=======\ntheirs\n>>>>>>> base\n")
+    gone = merge(one(OLD), one(None), one(OLD + b"six\n"), marked=True)
+    assert gone == Merge(patch=Patch(), clashing=("a",))

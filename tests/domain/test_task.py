@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from bot.domain import command as commands
 from bot.domain.command import Command
-from bot.domain.episode import Code, Episode
-from bot.domain.event import Closed, Commented, Person, Repository, Uninstalled
-from bot.domain.task import STAGE_OF, Request, Stage, State, Task, Trusted, close, decide
+from bot.domain.episode import Code, Episode, Thread
+from bot.domain.event import NO_COMMENT, ChecksEnded, Closed, Commented, Person, Repository, Reviewed
+from bot.domain.task import (
+    STAGE_OF,
+    Decision,
+    Request,
+    Stage,
+    State,
+    Task,
+    Trusted,
+    close,
+    decide,
+    ended,
+    repair,
+)
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 REPOSITORY = Repository(id=7, owner="octo", name="r", default_branch="main", clone_url="http://h/octo/r.git")
@@ -66,12 +79,73 @@ def test_ask_and_plan_make_episodes_of_their_kind(command: Command, kind: str) -
     assert decision.episode.kind == kind
 
 
-def test_a_pull_request_of_a_person_is_declined_with_what_to_do() -> None:
-    decision = decide(
-        request(commands.Fix(text=""), replace(EVENT, is_pull_request=True)), task=None, last=None, now=NOW
-    )
-    assert decision.task is None
-    assert "Open an issue" in (decision.answer or "")
+def test_a_pull_request_of_a_person_is_worked_for_on_its_own_branch() -> None:
+    theirs = replace(TRUSTED, branch="feature", base_sha="f" * 40)
+    asked = replace(request(commands.Fix(text=""), replace(EVENT, is_pull_request=True)), trusted=theirs)
+    decision = decide(asked, task=None, last=None, now=NOW)
+    assert decision.task is not None
+    assert decision.episode is not None
+    assert (decision.task.base_branch, decision.task.base_sha) == ("feature", "f" * 40)
+    assert decision.episode.config_sha == "c" * 40, "the rules are the default branch's all the same"
+
+
+REVIEWED = Reviewed(
+    installation_id=5,
+    repository=REPOSITORY,
+    number=4,
+    title="Mend it",
+    body="",
+    author=ALICE,
+    is_open=True,
+    is_locked=False,
+    review_id=9,
+    actor=ALICE,
+    created_at=NOW,
+)
+THREAD = Thread(comment_id=21, root_id=21, path="a.py", line=3, hunk="", text="Why?", author="alice")
+
+
+def test_a_review_goes_on_with_the_task_of_its_pull_request_and_never_starts_one() -> None:
+    asked = replace(request(commands.Fix(text="rename it")), event=REVIEWED, threads=(THREAD,))
+    decision = decide(asked, task=in_state(State.IN_REVIEW), last=started()[1], now=NOW)
+    assert decision.episode is not None
+    assert (decision.episode.review_id, decision.episode.threads) == (9, (THREAD,))
+    assert (decision.episode.number, decision.episode.comment_id) == (2, NO_COMMENT)
+    assert decide(asked, task=None, last=None, now=NOW) == Decision()
+    assert REVIEWED.subject == "7 review 9", "the same for all that is told of it"
+    assert REVIEWED.is_pull_request
+
+
+FAILED = ChecksEnded(installation_id=5, repository=REPOSITORY, head_sha="h" * 40, app_id=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "repairs", "done", "starts"),
+    [
+        ({}, None, 0, True),
+        ({}, None, 2, False),
+        ({}, "h" * 40, 1, False),
+        ({}, "g" * 40, 1, True),
+        ({"head_sha": "i" * 40}, None, 0, False),
+        ({"state": State.WAITING}, None, 0, False),
+        ({"state": State.WORKING}, None, 0, False),
+    ],
+)
+def test_failing_checks_start_as_many_rounds_as_allowed_one_for_each_commit(
+    changes: dict[str, Any], repairs: str | None, done: int, starts: bool
+) -> None:
+    task = replace(in_state(State.IN_REVIEW), **{"head_sha": "h" * 40, **changes})
+    last = replace(started()[1], code=Code.VERIFIED, repairs=repairs)
+    decision = repair(FAILED, task=task, last=last, done=done, allowed=2, trusted=TRUSTED, episode_id="e2", now=NOW)
+    assert (decision.task is not None) is starts
+    if decision.episode is not None:
+        assert (decision.episode.repairs, decision.episode.number) == ("h" * 40, 2)
+        assert decision.stage is Stage.PROVISION
+
+
+def test_failing_checks_of_nobodys_commit_do_nothing() -> None:
+    nothing = repair(FAILED, task=None, last=None, done=0, allowed=2, trusted=TRUSTED, episode_id="e2", now=NOW)
+    assert nothing == Decision()
 
 
 @pytest.mark.parametrize("state", sorted(STAGE_OF))
@@ -206,27 +280,38 @@ CLOSED = Closed(installation_id=5, repository=REPOSITORY, number=3, is_pull_requ
 
 
 @pytest.mark.parametrize(
-    ("event", "state", "reason", "code"),
+    ("event", "state", "reason"),
     [
-        (CLOSED, State.WORKING, "issue closed", Code.ISSUE_CLOSED),
-        (replace(CLOSED, is_pull_request=True), State.IN_REVIEW, "pull request closed", Code.ISSUE_CLOSED),
-        (replace(CLOSED, is_pull_request=True, merged=True), State.IN_REVIEW, "merged", Code.ISSUE_CLOSED),
-        (Uninstalled(installation_id=5, repository_ids=None), State.WORKING, "uninstalled", Code.UNINSTALLED),
+        (CLOSED, State.WORKING, "issue closed"),
+        (replace(CLOSED, reason="issue deleted"), State.WORKING, "issue deleted"),
+        (replace(CLOSED, is_pull_request=True), State.WORKING, "pull request closed"),
+        (replace(CLOSED, is_pull_request=True, number=4), State.IN_REVIEW, "pull request closed"),
+        (replace(CLOSED, is_pull_request=True, number=4, merged=True), State.IN_REVIEW, "merged"),
     ],
 )
-def test_an_end_on_github_ends_the_task(event: Closed | Uninstalled, state: State, reason: str, code: Code) -> None:
-    decision = close(event, task=in_state(state), last=started()[1], now=NOW)
+def test_an_end_on_github_ends_the_task(event: Closed, state: State, reason: str) -> None:
+    task = replace(in_state(state), pull_request=4)
+    decision = close(event, task=task, last=started()[1], now=NOW)
     assert decision.task is not None
     assert (decision.task.state, decision.task.closed_reason) == (State.CLOSED, reason)
     assert not decision.task.is_open
     assert decision.stage is Stage.CLEANUP
     assert decision.episode is not None
-    assert decision.episode.code is code
+    assert decision.episode.code is Code.ISSUE_CLOSED
+
+
+def test_what_the_app_has_lost_ends_with_the_reason() -> None:
+    decision = ended(Code.UNINSTALLED, "uninstalled", task=in_state(State.WORKING), last=started()[1], now=NOW)
+    assert decision.task is not None
+    assert (decision.task.state, decision.task.closed_reason) == (State.CLOSED, "uninstalled")
+    assert decision.episode is not None
+    assert (decision.episode.code, decision.episode.detail) == (Code.UNINSTALLED, "Ended: uninstalled.")
 
 
 def test_an_end_leaves_an_earlier_outcome_alone() -> None:
     done = replace(started()[1], code=Code.VERIFIED)
-    decision = close(replace(CLOSED, is_pull_request=True), task=in_state(State.IN_REVIEW), last=done, now=NOW)
+    task = replace(in_state(State.IN_REVIEW), pull_request=4)
+    decision = close(replace(CLOSED, is_pull_request=True, number=4), task=task, last=done, now=NOW)
     assert decision.episode == done
     assert close(CLOSED, task=in_state(State.WORKING), last=None, now=NOW).episode is None
 

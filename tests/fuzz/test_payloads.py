@@ -29,6 +29,7 @@ from tests.stories.test_payloads import EXAMPLES
 SEED = int(os.environ.get("CODER_FUZZ_SEED", "1"))
 COUNT = 10 * int(os.environ.get("CODER_FUZZ_EXAMPLES", "100"))
 AT_ONCE = 20
+ISSUES = 8
 TRIES = 6
 """How often the bot is let work, each time an hour later; a stage is given up before that."""
 
@@ -239,23 +240,24 @@ def _on_the_way(source: random.Random, letter: Letter) -> Letter:
 async def of_this_github(s: Story) -> list[tuple[str, dict[str, Any]]]:
     """What people do for which no task is due; the bot is told of none of it."""
     url, s.github.webhook_url = s.github.webhook_url, None
-    other = s.github.open_issue(REPOSITORY, title="Another", body="/coder fix", author="reporter").number
-    for author, text in 10 * (
-        ("maintainer", "It is `/coder fix` that would mend this."),
-        ("maintainer", "/coder help"),
-        ("maintainer", "/coder fxi"),
-        ("maintainer", "/coder status"),
-        ("stranger", "/coder fix"),
-        ("stranger", "/coder stop"),
-    ):
-        await s.github.comment(REPOSITORY, s.issue, text, author=author)
-    said = s.github.issue_comments(REPOSITORY, s.issue)[0]
-    await s.github.edit_comment(REPOSITORY, said.id, "/coder fix", author="maintainer")
-    await s.github.label(REPOSITORY, other, "bug", author="maintainer")
-    await s.github.label(REPOSITORY, other, "coder", author="stranger")
-    await s.github.assign(REPOSITORY, other, "maintainer", author="maintainer")
-    await s.github.close_issue(REPOSITORY, other, author="maintainer")
-    await s.github.comment(REPOSITORY, other, "/coder fix", author="maintainer")
+    for _ in range(ISSUES):
+        issue = s.github.open_issue(REPOSITORY, title="Another", body="/coder fix", author="reporter").number
+        for author, text in (
+            ("maintainer", "It is `/coder fix` that would mend this."),
+            ("maintainer", "/coder help"),
+            ("maintainer", "/coder fxi"),
+            ("maintainer", "/coder status"),
+            ("stranger", "/coder fix"),
+            ("stranger", "/coder stop"),
+        ):
+            await s.github.comment(REPOSITORY, issue, text, author=author)
+        said = s.github.issue_comments(REPOSITORY, issue)[0]
+        await s.github.edit_comment(REPOSITORY, said.id, "/coder fix", author="maintainer")
+        await s.github.label(REPOSITORY, issue, "bug", author="maintainer")
+        await s.github.label(REPOSITORY, issue, "coder", author="stranger")
+        await s.github.assign(REPOSITORY, issue, "maintainer", author="maintainer")
+        await s.github.close_issue(REPOSITORY, issue, author="maintainer")
+        await s.github.comment(REPOSITORY, issue, "/coder fix", author="maintainer")
     s.github.webhook_url = url
     return [(delivery.event, delivery.payload) for delivery in s.github.deliveries]
 

@@ -122,7 +122,7 @@ _WORK: Mapping[str, tuple[str, tuple[Act, ...]]] = {
     "label": (PLAIN, (Label(label="coder"),)),
     "label, twice": (
         PLAIN,
-        (Label(label="coder"), Label(label="coder", takes_away=True), Label(label="coder", by="second")),
+        (Label(label="coder"), Label(label="coder", takes_away=True), Label(label="coder")),
     ),
     "fix, closed and reopened": (PLAIN, (FIX, Close(), Reopen())),
     "closed and reopened, fix": (PLAIN, (Close(), Reopen(), FIX)),

@@ -256,4 +256,5 @@ async def test_any_order_of_deliveries_with_duplicates_and_kills_ends_as_the_rig
         "says",
         f"soak, seed {seed}: {said} about {len(histories)} issues; {tasks} tasks, {len(right)} lines compared",
     )
-    assert [line for line in difflib.ndiff(right, found) if line[0] in "+-"] == []
+    differences = [line for line in difflib.ndiff(right, found) if line[0] in "+-"]
+    assert not differences, "\n".join(differences)

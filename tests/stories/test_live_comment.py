@@ -46,7 +46,7 @@ async def let_go(s: Story) -> None:
 
 async def until_it_says(s: Story, words: str) -> str:
     """Time goes by, a little at each look."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not (s.comments and words in s.comments[0]):
             s.clock.ahead += timedelta(seconds=3)
             await asyncio.sleep(0.1)
@@ -57,7 +57,8 @@ async def test_the_comment_follows_the_work_and_never_says_working_at_its_end() 
     async with story({**FILES, "slow.py": SLOW}) as s:
         s.script(RUN_SLOW, fix(), submit())
         await s.comment()
-        working = asyncio.create_task(s.bot.work())
+        working = asyncio.create_task(s.bot.engine.serve())
+        await s.until(State.WORKING)
         said = await until_it_says(s, "Step 1 of at most 40: running `python3 -m pytest -q slow.py`.")
         assert said.startswith("🔧 Working on it.")
         assert "- [x] sandbox ready\n- [ ] working\n" in said
@@ -80,12 +81,12 @@ async def test_the_comment_follows_the_work_and_never_says_working_at_its_end() 
         await s.github.delete_comment(s.repository, own.id, author="maintainer")
         s.script(RUN_SLOW, fix(), submit())
         await s.comment("/coder retry")
-        working = asyncio.create_task(s.bot.work())
+        working = asyncio.create_task(s.bot.engine.serve())
         await s.until(State.WORKING)
         await until_it_says(s, "Working on it")
         s.github.trouble("issues/update-comment", 422, "Validation Failed")
         seen = edits(s)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while edits(s) == seen:
                 s.clock.ahead += timedelta(seconds=3)
                 await asyncio.sleep(0.1)
@@ -169,7 +170,7 @@ async def test_a_comment_that_is_wrong_is_put_right_and_no_other_is_touched() ->
         await store.save(lease, begun, await store.last_episode(second_task.id), now=s.clock())
 
         async def until_told() -> None:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 while "Step 1 of at most 40: waiting for the model." not in told(second.number):
                     await asyncio.sleep(0.05)
 
