@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from bot.demo import bare, branches
 from bot.demo.bare import Signature, TreeChange
 from bot.demo.scene import Scene
-from bot.demo.state import Issue
+from bot.demo.state import Issue, Pull
 from bot.demo.webhooks import Delivery
 
 _CLOSES = re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+#(\d+)\b", re.IGNORECASE)
@@ -66,6 +66,21 @@ class People(Scene):
         issue.assignees.append(assignee)
         issue.updated_at = self._clock()
         return await self._webhooks.finished(self._webhooks.assigned(repository, issue, assignee, author))
+
+    async def open_pull(
+        self, full_name: str, *, head: str, base: str, title: str, author: str, from_fork: bool = False
+    ) -> int:
+        """A person's pull request, and its number. `from_fork` has it come from a fork that is there no more."""
+        repository = self._repository(full_name)
+        head_sha, base_sha = (repository.bare.ref(f"refs/heads/{branch}") for branch in (head, base))
+        assert head_sha is not None, "a branch that is there"
+        assert base_sha is not None, "a base that is there"
+        pull = Pull(
+            head_branch=head, head_sha=head_sha, base=base, base_sha=base_sha, draft=False, from_fork=from_fork
+        )
+        issue = self._world.open_issue(repository, title=title, body=None, author=author, pull=pull)
+        await self._webhooks.finished(self._webhooks.pull_request("opened", repository, issue, author))
+        return issue.number
 
     async def close_issue(self, full_name: str, number: int, *, author: str) -> Delivery:
         repository = self._repository(full_name)

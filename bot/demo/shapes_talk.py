@@ -114,7 +114,10 @@ class Talk(Base):
             "requested_teams": [],
             "milestone": None,
             "auto_merge": None,
-            "head": self._side(repository, pull.head_branch, pull.head_sha),
+            "head": {
+                **self._side(repository, pull.head_branch, pull.head_sha),
+                **({"repo": None} if pull.from_fork else {}),
+            },
             "base": self._side(repository, pull.base, pull.base_sha),
             "merge_commit_sha": pull.merge_sha,
             "created_at": when(issue.created_at),

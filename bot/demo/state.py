@@ -101,6 +101,7 @@ class Pull:
     base: str
     base_sha: str
     draft: bool
+    from_fork: bool = False
     reviewers: list[str] = field(default_factory=list)
     reviews: list[Review] = field(default_factory=list)
     merge_sha: str | None = None

@@ -116,8 +116,8 @@ class Connection:
     call outside of that works, but connects anew.
 
     No request is conditional: an `ETag` is good for the token alone that it was given to, and each block of work has
-    one of its own (https://github.com/eclipse-csi/otterdog/issues/201). A task makes some 25 reads, 10 of them of what
-    it has read before, where an hour allows for 5,000."""
+    one of its own (https://github.com/eclipse-csi/otterdog/issues/201). A task makes some 25 reads, 10 of them of
+    what it has read before, where an hour allows for 5,000."""
 
     def __init__(
         self, api_url: str, pace: Pace, *, sleep: Sleep = asyncio.sleep, patience_s: float = PATIENCE_S

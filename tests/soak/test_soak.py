@@ -154,7 +154,7 @@ class Soak:
     world: World
     random: random.Random
     kills: list[int]
-    """Before which deliveries the bot is killed."""
+    """After how many deliveries the bot is killed."""
     waiting: list[Letter] = field(default_factory=list)
     old: list[Letter] = field(default_factory=list)
     restarting: asyncio.Task[None] | None = None
@@ -165,14 +165,15 @@ class Soak:
         post = self.world.post
         while True:
             self.waiting += post.taken()
-            if not self.waiting and post.answered >= until:
+            is_kill_due = bool(self.kills) and post.answered >= self.kills[0]
+            if not self.waiting and post.answered >= until and not is_kill_due:
                 await self._restarted()
                 await self.world.rest()
                 self.waiting += post.taken()
                 if not self.waiting:
                     return
             await asyncio.gather(*(self._hand_out(letter) for letter in self._some(until)))
-            if self.kills and post.answered >= self.kills[0]:
+            if is_kill_due:
                 del self.kills[0]
                 await self._restarted()
                 self.restarting = asyncio.create_task(self._restart(self.random.choice([0.0, 0.01, 0.5, 2.0])))

@@ -1,0 +1,130 @@
+"""What happens to issues, pull requests, repositories and the installation, at any time and more than once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bot.domain.task import State
+from tests.stories.harness import REPOSITORY, Story, fix, story, submit, with_config
+from tests.stories.test_reviews import CONFIG, documented, published
+from tests.stories.test_warm_start import push
+
+ENDS = {
+    "issue deleted": "issue deleted",
+    "issue moved": "issue moved to another repository",
+    "archived": "the repository is archived",
+    "repository deleted": "the repository is deleted",
+    "suspended": "the App is suspended",
+    "uninstalled": "uninstalled",
+}
+
+
+async def happen(s: Story, what: str) -> None:
+    match what:
+        case "issue deleted":
+            await s.github.delete_issue(REPOSITORY, s.issue)
+        case "issue moved":
+            await s.github.create_repository("octo/other", source={"a": b""})
+            await s.github.transfer_issue(REPOSITORY, s.issue, "octo/other")
+        case "archived":
+            await s.github.archive_repository(REPOSITORY)
+        case "repository deleted":
+            await s.github.delete_repository(REPOSITORY)
+        case "suspended":
+            await s.github.suspend("octo")
+        case "uninstalled":
+            await s.github.uninstall("octo")
+
+
+@pytest.mark.parametrize("what", sorted(ENDS))
+async def test_whatever_ends_the_work_ends_the_task_and_frees_its_sandbox(what: str) -> None:
+    async with story() as s:
+        s.script({"tool_calls": [], "text": "Hm."})
+        await s.comment()
+        working = asyncio.create_task(s.bot.engine.serve())
+        await s.until(State.WORKING)
+        await happen(s, what)
+        await s.until(State.CLOSED)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        await s.bot.engine.recover()
+        await s.settle_later()
+        for delivery in [each for each in s.github.deliveries if each.event != "issue_comment"]:
+            if delivery.status == 202:
+                await s.github.redeliver(delivery.guid)
+        await s.settle_later()
+        [task] = await s.bot.deps.store.tasks()
+        assert (task.state, task.closed_reason) == (State.CLOSED, ENDS[what])
+        assert await s.containers() == []
+
+
+async def test_a_repository_that_is_renamed_and_moved_keeps_its_task() -> None:
+    async with story(with_config(CONFIG)) as s:
+        number = await published(s)
+        await s.github.rename_repository(REPOSITORY, "simple")
+        await s.settle()
+        s.repository = "octo/simple"
+        s.script(documented(), submit())
+        await s.comment("/coder fix Document it.", number=number)
+        await s.settle()
+        [task] = await s.bot.deps.store.tasks()
+        assert (task.full_name, task.state) == ("octo/simple", State.IN_REVIEW)
+        [pull] = s.pull_requests
+        assert b"The sum." in (s.github.file(s.repository, pull.head_sha, "calc.py") or b"")
+        assert pull.head_sha == task.head_sha
+
+
+async def test_an_issue_that_was_closed_and_opened_again_before_we_heard_of_it_is_worked_on() -> None:
+    async with story() as s:
+        s.script(fix(), submit())
+        await s.comment()
+        await s.github.close_issue(REPOSITORY, s.issue, author="maintainer")
+        await s.github.reopen(REPOSITORY, s.issue)
+        await s.settle()
+        assert len(s.pull_requests) == 1
+
+
+async def test_a_pull_request_whose_branch_is_deleted_ends_its_task_and_nothing_is_said_to_a_merged_one() -> None:
+    async with story() as s:
+        number = await published(s)
+        [task] = await s.bot.deps.store.tasks()
+        await s.github.delete_branch(REPOSITORY, task.head_branch or "")
+        await s.settle()
+        [task] = await s.bot.deps.store.tasks()
+        assert (task.state, task.closed_reason) == (State.CLOSED, "pull request closed")
+        assert await s.containers() == []
+        s.script(fix(), submit())
+        await s.comment("/coder fix", number=number)
+        await s.settle()
+        said = [each.body for each in s.github.issue_comments(REPOSITORY, number) if each.author.endswith("[bot]")]
+        assert said[-1].startswith("This is closed; reopen it first.")
+
+
+async def test_a_fix_on_a_persons_pull_request_is_proposed_into_theirs_under_the_default_branchs_rules() -> None:
+    async with story(with_config(CONFIG)) as s:
+        await s.github.create_branch(REPOSITORY, "feature", s.github.branches(REPOSITORY)["main"])
+        theirs = await push(
+            s,
+            {"calc.py": b"def add(a, b):\n    return a - b\n\n\nONE = 1\n", ".github/coder.yml": b"enabled: false\n"},
+            branch="feature",
+        )
+        number = await s.github.open_pull(REPOSITORY, head="feature", base="main", title="One", author="maintainer")
+        s.script(fix(), submit())
+        await s.comment("/coder fix the sum", number=number)
+        await s.settle()
+        [task] = await s.bot.deps.store.tasks()
+        assert (task.base_branch, task.base_sha, task.state) == ("feature", theirs, State.IN_REVIEW)
+        ours = next(pull for pull in s.pull_requests if pull.number == task.pull_request)
+        assert (ours.base, ours.head_branch) == ("feature", f"coder/issue-{number}")
+        assert b"ONE = 1" in (s.github.file(REPOSITORY, ours.head_sha, "calc.py") or b"")
+        assert f"Refs #{number}" in ours.body
+        fork = await s.github.open_pull(
+            REPOSITORY, head="feature", base="main", title="One", author="stranger", from_fork=True
+        )
+        await s.comment("/coder fix the sum", number=fork)
+        await s.settle()
+        [answer] = [each for each in s.github.issue_comments(REPOSITORY, fork) if each.author.endswith("[bot]")]
+        assert "comes from a fork, where I may not write" in answer.body
+        assert len(await s.bot.deps.store.tasks()) == 1
