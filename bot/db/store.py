@@ -53,7 +53,7 @@ class Store(Deliveries, Sandboxes, Receipts, Told, Counts):
     ) -> Decision | None:
         """Loads the open task of an issue or pull request, lets `decide` say what happens, saves that and makes the
         next stage due, all in one transaction. None where the delivery, or another one about the same comment, has
-        been decided already."""
+        been decided already; what is to be decided later is left as it is."""
         async with self._write("intake decided") as session:
             delivery = await session.get_one(DeliveryRow, guid, with_for_update=True)
             if delivery.outcome:
@@ -66,6 +66,8 @@ class Store(Deliveries, Sandboxes, Receipts, Told, Counts):
             row = (await session.exec(query)).first()
             last = await _last_episode(session, row.id) if row else None
             decision = decide(_task(row) if row else None, _episode(last) if last else None)
+            if decision.later:
+                return decision
             delivery.outcome, delivery.answer = "decided", decision.answer
             if decision.task is not None:
                 delivery.task_id = decision.task.id

@@ -70,7 +70,7 @@ class People(Scene):
     async def open_pull(
         self, full_name: str, *, head: str, base: str, title: str, author: str, from_fork: bool = False
     ) -> int:
-        """A person's pull request, and its number. `from_fork` has it come from a fork that is there no more."""
+        """A person's pull request, and its number. `from_fork` has it come from another repository."""
         repository = self._repository(full_name)
         head_sha, base_sha = (repository.bare.ref(f"refs/heads/{branch}") for branch in (head, base))
         assert head_sha is not None, "a branch that is there"

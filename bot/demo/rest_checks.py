@@ -82,6 +82,16 @@ def list_checks_of_suite(call: Call) -> Answer:
     return _runs(call, [run for run in call.repository.checks.values() if run.suite_id == number])
 
 
+def list_suites(call: Call) -> Answer:
+    sha = call.repository.bare.resolve(call.variables["ref"])
+    if sha is None:
+        raise Refused(422, f"No commit found for SHA: {call.variables['ref']}")
+    suites = [suite for suite in call.repository.suites.values() if suite.head_sha == sha]
+    where = {"repository": call.shapes.repository(call.repository)}
+    page = call.page([{**call.shapes.check_suite(call.repository, suite), **where} for suite in suites])
+    return replace(page, body={"total_count": len(suites), "check_suites": page.body})
+
+
 def _runs(call: Call, runs: list[CheckRun]) -> Answer:
     runs = [run for run in runs if call.query.get("check_name", run.name) == run.name]
     runs = [run for run in runs if call.query.get("status", run.status) == run.status]
@@ -107,5 +117,6 @@ OPERATIONS: Operations = {
     "checks/update": (WRITE_CHECKS, update_check),
     "checks/list-for-ref": (READ_CHECKS, list_checks),
     "checks/list-for-suite": (READ_CHECKS, list_checks_of_suite),
+    "checks/list-suites-for-ref": (READ_CHECKS, list_suites),
     "checks/list-annotations": (READ_CHECKS, list_annotations),
 }

@@ -114,10 +114,7 @@ class Talk(Base):
             "requested_teams": [],
             "milestone": None,
             "auto_merge": None,
-            "head": {
-                **self._side(repository, pull.head_branch, pull.head_sha),
-                **({"repo": None} if pull.from_fork else {}),
-            },
+            "head": self._side(repository, pull.head_branch, pull.head_sha, is_fork=pull.from_fork),
             "base": self._side(repository, pull.base, pull.base_sha),
             "merge_commit_sha": pull.merge_sha,
             "created_at": when(issue.created_at),
@@ -155,11 +152,14 @@ class Talk(Base):
             "changed_files": difference.files,
         }
 
-    def _side(self, repository: Repository, branch: str, sha: str) -> Object:
+    def _side(self, repository: Repository, branch: str, sha: str, *, is_fork: bool = False) -> Object:
+        there = self.repository(repository)
+        if is_fork:
+            there |= {"id": -repository.id, "fork": True}
         return {
             "label": f"{repository.owner}:{branch}",
             "ref": branch,
             "sha": sha,
             "user": self.user(repository.owner),
-            "repo": self.repository(repository),
+            "repo": there,
         }

@@ -58,16 +58,14 @@ def commit_message(task: Task, episode: Episode) -> str:
 def body(task: Task, episode: Episode, receipt: Mapping[str, Any], published: Published) -> str:
     """The text of a new pull request: the issue, linked once; what to mind; why; the receipt; in it, with all its
     headings, the repository's own template."""
-    before, after = pull_template.split(published.template or "")
-    parts = [
-        _top(task, episode, receipt, published),
-        _TOP,
-        before,
-        f"{_BEGIN}\n\n{_result(episode, receipt, published)}\n\n{_END}",
-        after,
-        comment.task_marker(task.id),
-    ]
-    return "\n\n".join(filter(None, parts))
+    template = pull_template.split(published.template or "")
+    top, result = _top(task, episode, receipt, published), _result(episode, receipt, published)
+    for before, after in (template, ("", "")):  # a template that leaves no room is left out
+        parts = [top, _TOP, before, f"{_BEGIN}\n\n{result}\n\n{_END}", after, comment.task_marker(task.id)]
+        text = "\n\n".join(filter(None, parts))
+        if len(text) <= comment.LIMIT:
+            break
+    return text
 
 
 def updated(current: str, task: Task, episode: Episode, receipt: Mapping[str, Any], published: Published) -> str:
@@ -81,12 +79,20 @@ def updated(current: str, task: Task, episode: Episode, receipt: Mapping[str, An
 
 
 def earlier(current: str, commit: str) -> str:
-    """The text, saying on top that its receipt is for that commit and not for what the branch has now; said once."""
+    """The text, saying on top that its receipt is for that commit and not for what the branch has now; said once,
+    where there is room for it."""
     notice = (
         f"> ⚠️ **The receipt below is for an earlier commit, `{commit[:12]}`.** "
         "What somebody else has pushed since then was not verified."
     )
-    return f"{notice}\n{_EARLIER_MARK}\n\n{no_earlier(current)}"
+    text = f"{notice}\n{_EARLIER_MARK}\n\n{no_earlier(current)}"
+    if len(text) <= comment.LIMIT:
+        return text
+    before, begin, inside = text.partition(_BEGIN)
+    _, end, after = inside.partition(_END)
+    if not (begin and end):
+        return no_earlier(current)  # there is nothing of ours to make room with
+    return f"{before}{begin}\n\n(The receipt is left out: there is no room for it here.)\n\n{end}{after}"
 
 
 def no_earlier(current: str) -> str:

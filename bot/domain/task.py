@@ -122,12 +122,14 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What to save (`task`, `episode`), which stage is due then, and what to answer in a comment of its own."""
+    """What to save (`task`, `episode`), which stage is due then, and what to answer in a comment of its own. `later`:
+    nothing yet, it is to be asked again."""
 
     task: Task | None = None
     episode: Episode | None = None
     stage: Stage | None = None
     answer: str | None = None
+    later: bool = False
 
 
 def decide(request: Request, *, task: Task | None, last: Episode | None, now: datetime) -> Decision:
@@ -212,6 +214,8 @@ def _start(
 ) -> Decision:
     event, trusted = request.event, request.trusted
     if task is not None and task.is_busy:
+        if isinstance(event, Reviewed):
+            return Decision(later=True)  # it is about what was there before; what goes on is ended first
         return Decision(answer=f"I am already at work here ({task.state}). `/coder stop` ends that; then ask again.")
     if task is None:
         task = Task(

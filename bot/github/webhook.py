@@ -52,7 +52,7 @@ def parse(event: str, body: bytes) -> Event:
     """What a proved delivery says. Events and actions we have no use for are `Ignored`, and so are those we can't act
     on; a body that is no JSON object, or a known event of the wrong shape, raises `Malformed`."""
     delivery = _read(_Delivery, event, body)
-    action = delivery.action if isinstance(delivery.action, str) else ""
+    action = delivery.action.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(delivery.action, str) else ""
     reader = _READERS.get((event, action))
     if reader is None:
         return Ignored(reason=f"{event}.{action[:TITLE_LIMIT]} is not used" if action else f"{event} is not used")
@@ -286,7 +286,9 @@ def _commented(event: str, body: bytes) -> Event:
 
 def _labeled(event: str, body: bytes) -> Event:
     said = _read(_MarkedIssues, event, body)
-    return _marked(said, said.label.name, None) if said.label else Ignored(reason="the label is deleted")
+    if said.label is None:
+        return Ignored(reason="the label is deleted")
+    return _marked(said, beginning(said.label.name, TITLE_LIMIT), None)
 
 
 def _assigned(event: str, body: bytes) -> Event:

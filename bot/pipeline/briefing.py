@@ -167,6 +167,8 @@ class Speakers:
         try:
             found = await self._repository.permission(login)
         except GitHubError as exc:
+            if exc.retryable:
+                raise
             log.warning("a commenter's permission is not known", login=login, reason=str(exc))
             return Speaker(login=login, permission="none")
         renamed = user_id is not None and found.user_id not in (None, user_id)

@@ -151,7 +151,7 @@ class Missed:
                 if exc.status in _GONE:
                     self._give_up(delivery, f"GitHub can't deliver it any more ({exc.status}); it was answered with")
                     continue
-                if exc.status is None or exc.status >= 500:
+                if exc.retry_after_s is None and (exc.status is None or exc.status >= 500):
                     delivery.asks(self._clock())  # GitHub may have heard it all the same
                 raise
             delivery.asks(self._clock())

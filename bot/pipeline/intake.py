@@ -81,7 +81,9 @@ async def _reviewed(deps: Deps, delivery: Delivery, event: Reviewed) -> Postpone
         if task.is_busy:
             return Postponed(until=deps.clock() + BUSY_FOR)
     await _trigger(deps, delivery, event)
-    return None
+    concluded = await deps.store.delivery(delivery.guid)
+    assert concluded is not None
+    return None if concluded.outcome else Postponed(until=deps.clock() + BUSY_FOR)
 
 
 async def _trigger(deps: Deps, delivery: Delivery, event: Trigger) -> None:
@@ -267,7 +269,7 @@ async def _show(deps: Deps, delivery: Delivery, event: Trigger, repository: Repo
     """What people see at once; each of it may be done twice. The live comment is left to the task's own stages:
     two that run side by side would make two. Where GitHub takes it for good and all from nobody (a comment that was
     deleted meanwhile, an issue that was locked), what was decided stands."""
-    if delivery.outcome.startswith(("ignored", "denied", "duplicate")):
+    if not delivery.outcome or delivery.outcome.startswith(("ignored", "denied", "duplicate")):
         return
     try:
         if isinstance(event, Commented):

@@ -155,7 +155,7 @@ async def _show(
     tree = str(receipt["tree"])
     marker = comment.approval_marker(task.id, episode.number, tree)
     async with deps.github.repository(
-        task.installation_id, task.owner, task.name, permissions={"contents": "read", "issues": "write"}
+        task.installation_id, task.owner, task.name, permissions={"contents": "read", **talk.TALK}
     ) as repository:
         found = await _find(repository, task.number, marker)
         if found is None:
@@ -341,8 +341,6 @@ async def _published(repository: Repository, result: Result, branch: str, commit
 
 
 async def _link(repository: Repository, result: Result) -> Literal["Fixes", "Refs"]:
-    if result.rules.pull_request.base is None:
-        return "Fixes"
     return "Fixes" if (await repository.info()).default_branch == result.task.base_branch else "Refs"
 
 

@@ -23,7 +23,7 @@ from bot.pipeline import rules as recorded
 from bot.pipeline import shown
 from bot.pipeline.deps import Deps
 
-TALK = {"issues": "write"}
+TALK = {"issues": "write", "pull_requests": "write"}
 DIFF_LIMIT = 20_000
 """Characters shown of a change that was not published."""
 OUTPUT_LIMIT = 3_000
@@ -135,7 +135,7 @@ async def _put(repository: Repository, task: Task, body: str) -> int:
 
 async def _untold(deps: Deps, task: Task, last: Telling | None, error: GitHubError) -> None:
     """Where GitHub has surely not done it, the comment still says what it said."""
-    if error.status is not None and error.status < 500:
+    if error.retry_after_s is not None or (error.status is not None and error.status < 500):
         gist, digest = (last.gist, last.digest) if last else ("", "")
         await deps.store.end_telling(task.id, gist=gist, digest=digest)
 

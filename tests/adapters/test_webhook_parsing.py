@@ -316,7 +316,6 @@ def test_repositories_taken_from_the_app_are_named() -> None:
         ("ping", {"zen": "Keep it simple.", "hook_id": 1}, "ping is not used"),
         ("sub_issues", {"action": "sub_issue_added"}, "sub_issues.sub_issue_added is not used"),
         ("issues", {"action": "pinned"}, "issues.pinned is not used"),
-        ("issues", {"action": "pinned"}, "issues.pinned is not used"),
         ("issues", {"action": "edited"}, "issues.edited is not used"),
         ("issue_comment", {"action": "deleted"}, "issue_comment.deleted is not used"),
         ("pull_request", {"action": "stacked"}, "pull_request.stacked is not used"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.domain import pull_request
+from bot.domain.comment import LIMIT
 from bot.domain.pull_request import Published
 from tests.domain.test_comment import RECEIPT, REFUSED
 from tests.domain.test_task import started
@@ -106,3 +107,22 @@ def test_that_the_receipt_is_for_an_earlier_commit_is_said_once() -> None:
     assert pull_request.earlier(once.replace("\n", "\r\n"), COMMIT) == once
     assert pull_request.no_earlier(once) == body
     assert pull_request.no_earlier(body) == body
+
+
+def test_a_text_never_gets_longer_than_github_takes() -> None:
+    task, episode = started()
+    notes = ("x" * 30_000,)
+    huge = Published(commit="c" * 40, link="Fixes", checks_url=None, template="# Why\n" + "@a\n" * 5_000, notes=notes)
+    episode = replace(episode, summary="x" * 30_000)
+    text = pull_request.body(task, episode, RECEIPT, huge)
+    assert len(text) < LIMIT
+    assert "# Why" not in text
+    assert "Fixes #3" in text
+    full = pull_request.body(task, episode, RECEIPT, replace(huge, template=None))
+    padded = full + "x" * (LIMIT - len(full) - 10)
+    told = pull_request.earlier(padded, "c" * 40)
+    assert "earlier commit" in told
+    assert "(The receipt is left out: there is no room for it here.)" in told
+    assert len(told) <= LIMIT
+    theirs = "x" * (LIMIT - 10)
+    assert pull_request.earlier(theirs, "c" * 40) == theirs

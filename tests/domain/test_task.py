@@ -112,6 +112,8 @@ def test_a_review_goes_on_with_the_task_of_its_pull_request_and_never_starts_one
     assert (decision.episode.review_id, decision.episode.threads) == (9, (THREAD,))
     assert (decision.episode.number, decision.episode.comment_id) == (2, NO_COMMENT)
     assert decide(asked, task=None, last=None, now=NOW) == Decision()
+    busy = decide(asked, task=in_state(State.WORKING), last=started()[1], now=NOW)
+    assert busy == Decision(later=True), "it waits for what goes on"
     assert REVIEWED.subject == "7 review 9", "the same for all that is told of it"
     assert REVIEWED.is_pull_request
 

@@ -13,15 +13,18 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 import httpx
 import structlog
 
+from bot.db.store import Store
 from bot.demo.reviews import Inline
 from bot.demo.state import ReviewState
 from bot.domain.task import State
+from bot.github import webhook
 from tests.stories.harness import REPOSITORY, Story, fix, story, submit, with_config
 from tests.stories.test_deliveries import signed
 from tests.stories.test_payloads import EXAMPLES
@@ -363,3 +366,23 @@ async def test_mutated_payloads_are_answered_worked_through_and_start_nothing(
         record_property(
             "says", f"payloads, seed {SEED}: {answers.total()} were answered ({said}), none started a task"
         )
+
+
+async def test_whatever_is_read_can_be_stored(store: Store) -> None:
+    """In both databases: what SQLite takes, Postgres may refuse."""
+    examples = json.loads(gzip.decompress(EXAMPLES.read_bytes()))
+    official = [(event["name"], example) for event in examples for example in event["examples"]]
+    labeled = next(payload for name, payload in official if name == "issues" and payload["action"] == "labeled")
+    ours = {**labeled, "installation": {"id": 1}}
+    long = random.Random(SEED).randbytes(20_000).hex()
+    known = [{**ours, "action": "a\0b"}, {**ours, "label": {**labeled["label"], "name": long}}]
+    read = [(name, payload) for name, payload in official if "installation" in payload]
+    every = [*islice(letters(SEED, read), COUNT // 4), *(Letter(event="issues", body=_text(body)) for body in known)]
+    stored = 0
+    for number, letter in enumerate(every):
+        try:
+            event = webhook.parse(letter.event, letter.body)
+        except webhook.Malformed:
+            continue
+        stored += await store.accept(f"guid-{number}", "issues", event, now=datetime.now(UTC))
+    assert stored > COUNT // 8
