@@ -106,7 +106,7 @@ def demo(
     repo: Annotated[Path | None, typer.Option(help="A local git repository; default: a sample.")] = None,
     task: Annotated[str | None, typer.Option(help="What to do there: the issue's text.")] = None,
     as_json: Json = False,
-    keep: Annotated[bool, typer.Option(help="Keep everything running until Ctrl-C.")] = False,
+    keep: Annotated[bool, typer.Option(help="Stay until Ctrl-C; see docs/local-github.md.")] = False,
 ) -> None:
     """The main job with no account: a comment on a local GitHub becomes a verified pull request."""
     from bot import local

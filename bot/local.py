@@ -111,6 +111,7 @@ async def main_job(settings: Settings, job: Job, say: Say) -> Report:
                 report = replace(report, complaint=_left_over(job.model, report.document["steps"]))
                 if job.keep:
                     say(f"kept: home {home}, GitHub {github.api_url}; Ctrl-C ends it")
+                    say(f"act there as people do: {github.door_url} (docs/local-github.md says how)")
                     await asyncio.Event().wait()
                 await _close(bot, github, name, issue.number, task)
                 return report

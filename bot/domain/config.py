@@ -82,6 +82,7 @@ class Sandbox(_Part):
     disk: Size = 5 * 1024**3
     lifetime: Duration = 3600
     idle: Duration = 1800
+    """How long the sandbox of a task that has to wait runs on; between rounds of work it is paused at once."""
     retention: Duration = 14 * 86400
     env: Env = Field(default_factory=dict)
 
@@ -219,7 +220,6 @@ _SECTIONS: Mapping[str, type[_Part]] = {
 _PARTS: Mapping[str, type[_Part]] = {**_SECTIONS, "checks": Check, "projects": Project}
 
 NOT_YET: tuple[tuple[str, ...], ...] = (
-    ("sandbox", "idle"),
     ("model", "reasoning_effort"),
     ("projects",),
 )

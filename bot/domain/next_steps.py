@@ -49,7 +49,7 @@ _AFTER: Mapping[Code, tuple[str, ...]] = {
         "`/coder retry` goes on then.",
     ),
     Code.PERMISSION_DENIED: (
-        "Widen `grants` in `.github/coder.yml`.",
+        "See that it may be asked for: `grants` in `.github/coder.yml`, and who may write here.",
         "`/coder retry` starts again then.",
     ),
     Code.BUDGET_EXCEEDED: (

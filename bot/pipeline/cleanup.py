@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 import structlog
 
@@ -66,10 +66,29 @@ async def _put_away(deps: Deps, lease: Lease, task: Task, episode: Episode) -> N
             await deps.store.forget_sandbox(record.name)
             if await deps.store.free_slot(record.name):
                 deps.engine.freed()
-    if task.is_busy:
+    if not task.is_busy:
+        await _pause(deps, lease, episode, {sandbox_id: kept[sandbox_id] for sandbox_id in running})
+
+
+async def rest(deps: Deps, task_id: str, wait_s: float) -> None:
+    """Pauses the work sandbox of a task that has to wait for something else, where that takes longer than `idle`."""
+    episode = await deps.store.last_episode(task_id)
+    if wait_s <= recorded.of(episode).sandbox.idle:
         return
+    lease = await deps.store.lease(task_id)
+    records = {
+        record.provider_id: record.name
+        for record in await deps.store.sandboxes(task_id)
+        if record.kind == "work" and record.ready and record.provider_id
+    }
+    running = {info.id for info in await deps.provider.list(task=task_id) if info.running}
+    log.info("the sandbox is paused while the task waits", task=task_id, wait_s=wait_s)
+    await _pause(deps, lease, episode, {id_: name for id_, name in records.items() if id_ in running})
+
+
+async def _pause(deps: Deps, lease: Lease, episode: Episode, sandboxes: Mapping[str, str]) -> None:
     lifetime = recorded.of(episode).sandbox.lifetime
-    for sandbox_id in running:
+    for sandbox_id, name in sandboxes.items():
         try:
             sandbox = await deps.provider.connect(sandbox_id, lifetime_s=lifetime, epoch=lease.epoch)
             try:
@@ -79,4 +98,4 @@ async def _put_away(deps: Deps, lease: Lease, task: Task, episode: Episode) -> N
         except SandboxError as exc:
             if exc.reason != "gone":
                 raise
-            await deps.store.forget_sandbox(kept[sandbox_id])
+            await deps.store.forget_sandbox(name)

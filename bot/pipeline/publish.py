@@ -41,6 +41,10 @@ class PublishRefused(UserError):
     """The result can't be published as it was verified; the message says why."""
 
 
+class NobodyAsks(UserError):
+    """Whoever asked for the result, or approved it, may no longer write there."""
+
+
 class Moved(GitHubError):
     """Somebody has moved the branch right now: what they pushed is to be looked at first."""
 
@@ -120,6 +124,7 @@ async def _publish(deps: Deps, lease: Lease, task: Task, result: Result) -> None
         async with deps.github.repository(
             task.installation_id, task.owner, task.name, permissions=permissions
         ) as repository:
+            await _must_still_be_asked(repository, episode)
             published = await publish(repository, result, sign=sign, redact=deps.redactor.redact)
             code = Code.VERIFIED if isinstance(result.verdict, Passed) else Code.UNVERIFIED
             done = replace(
@@ -136,6 +141,8 @@ async def _publish(deps: Deps, lease: Lease, task: Task, result: Result) -> None
                 log.warning("a result could not be told", task=task.id, reason=str(exc))  # its pull request tells it
     except NothingChanged as exc:
         await end(deps, lease, task, episode, Code.NO_CHANGE, str(exc))
+    except NobodyAsks as exc:
+        await end(deps, lease, task, episode, Code.PERMISSION_DENIED, str(exc))
     except PublishRefused as exc:
         await end(deps, lease, task, episode, Code.WRITE_REFUSED, str(exc))
     except GitHubError as exc:
@@ -146,6 +153,16 @@ async def _publish(deps: Deps, lease: Lease, task: Task, result: Result) -> None
         detail = comment.workflows_refused(workflows, str(exc))
         waits = State.AWAITING_APPROVAL
         await end(deps, lease, task, unapproved, Code.WRITE_REFUSED, detail, state=waits)
+
+
+async def _must_still_be_asked(repository: Repository, episode: Episode) -> None:
+    """A permission that was taken away while the work went on counts. An App's is that the rules list it."""
+    login = episode.approved_by or episode.requester
+    if not login.endswith("[bot]") and not (await repository.permission(login)).allows("write"):
+        raise NobodyAsks(
+            f"{login} asked for this, and may no longer write here, so it is not published. "
+            "It is kept: `/coder retry` by somebody who may goes on with it."
+        )
 
 
 async def _show(

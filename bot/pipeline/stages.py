@@ -61,6 +61,10 @@ async def run(deps: Deps, job: Job) -> Postponed | None:
         if job.stage in _AGAIN and exc.reason in _PASSING:
             raise SandboxError(exc.reason, str(exc), retryable=True) from exc
         raise
+    except GitHubError as exc:
+        if job.stage in _NEEDS and exc.retryable and exc.retry_after_s is not None:
+            await cleanup.rest(deps, job.key, exc.retry_after_s)
+        raise
     except UserError as exc:
         await give_up(deps, job, exc)
     return None

@@ -111,8 +111,8 @@ def test_that_the_receipt_is_for_an_earlier_commit_is_said_once() -> None:
 
 def test_a_text_never_gets_longer_than_github_takes() -> None:
     task, episode = started()
-    notes = ("x" * 30_000,)
-    huge = Published(commit="c" * 40, link="Fixes", checks_url=None, template="# Why\n" + "@a\n" * 5_000, notes=notes)
+    notes = ("x" * 900,) * 30
+    huge = Published(commit="c" * 40, link="Fixes", checks_url=None, template="# Why\n" + "@a" * 7_900, notes=notes)
     episode = replace(episode, summary="x" * 30_000)
     text = pull_request.body(task, episode, RECEIPT, huge)
     assert len(text) < LIMIT

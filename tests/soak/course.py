@@ -311,11 +311,12 @@ async def build(github: LocalGitHub, histories: Sequence[History]) -> list[int]:
 
 
 async def perform(github: LocalGitHub, repository: str, issue: int, pull: int | None, act: Act) -> None:
-    """`pull` is the pull request of the issue, if there is one."""
+    """`pull` is the pull request of the issue, if there is one; a LookupError where there has to be."""
 
     def number(on: Where) -> int:
         found = issue if on == "issue" else pull
-        assert found is not None, f"a pull request for issue {issue} of {repository}"
+        if found is None:
+            raise LookupError(f"{repository}#{issue} has no pull request for {act}")
         return found
 
     match act:

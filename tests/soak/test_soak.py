@@ -70,7 +70,11 @@ class World:
             name, issue = histories[place].repository, self.issues[place]
             branch = f"coder/issue-{issue}"
             pulls = (pull.number for pull in self.github.pull_requests(name) if pull.head_branch == branch)
-            await perform(self.github, name, issue, next(pulls, None), act)
+            try:
+                await perform(self.github, name, issue, next(pulls, None), act)
+            except LookupError as exc:
+                there = [line for line in await self.seen() if line.startswith(f"{name}#{issue}")]
+                raise AssertionError("\n".join([str(exc), *there])) from exc
 
     async def rest(self) -> None:
         """Returns once the bot has nothing to do. What it did may have made GitHub send something."""

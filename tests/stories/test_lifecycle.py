@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -128,3 +129,42 @@ async def test_a_fix_on_a_persons_pull_request_is_proposed_into_theirs_under_the
         [answer] = [each for each in s.github.issue_comments(REPOSITORY, fork) if each.author.endswith("[bot]")]
         assert "comes from a fork, where I may not write" in answer.body
         assert len(await s.bot.deps.store.tasks()) == 1
+
+
+async def test_who_may_no_longer_write_has_nothing_published_and_somebody_who_may_goes_on_with_it() -> None:
+    async with story() as s:
+        s.script(fix(), submit())
+        await s.comment()
+        serving = asyncio.create_task(s.bot.engine.serve())
+        await s.until(State.VERIFYING)
+        s.github.grant(REPOSITORY, "maintainer", "read")
+        await s.until(State.WAITING)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await s.bot.engine.recover()
+        await s.settle()
+        assert (await s.code(), s.branches, s.pull_requests) == ("PERMISSION_DENIED", ["main"], [])
+        assert "maintainer asked for this, and may no longer write here" in s.comments[-1]
+        s.github.grant(REPOSITORY, "owner", "write")
+        s.script(submit())
+        await s.comment("/coder retry", author="owner")
+        await s.settle()
+        assert len(s.pull_requests) == 1
+
+
+async def test_a_sandbox_whose_task_waits_for_longer_than_idle_is_paused_and_resumed() -> None:
+    async with story(with_config(CONFIG + "sandbox: {idle: 5m}\n")) as s:
+        number = await published(s)
+        s.script(documented(), submit())
+        s.github.fail("issues/list-comments", 429, headers={"retry-after": "900"})
+        await s.comment("/coder fix Document it.", number=number)
+        await s.bot.engine.settle()
+        [task] = await s.bot.deps.store.tasks()
+        assert task.state is State.WORKING
+        [info] = [each for each in await s.bot.deps.provider.list() if each.kind == "work"]
+        assert not info.running
+        s.clock.ahead += timedelta(minutes=16)
+        await s.settle()
+        assert b"The sum." in (s.github.file(REPOSITORY, s.pull_requests[0].head_sha, "calc.py") or b"")
+        [again] = [each for each in await s.bot.deps.provider.list() if each.kind == "work"]
+        assert again.id == info.id, "the same sandbox, days later as well"
