@@ -88,8 +88,12 @@ async def _serve(host: str, port: int) -> None:
             )
             for site, at, on in doors
         ]
+        parts = [asyncio.create_task(server.serve()) for server in servers]
+        # What GitHub is asked to deliver again must find the door open; uvicorn has no event for that.
+        while not all(server.started or part.done() for server, part in zip(servers, parts, strict=True)):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         working = asyncio.create_task(bot.work())
-        parts = [working, *(asyncio.create_task(server.serve()) for server in servers)]
+        parts.append(working)
         await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         for server in servers:
             server.should_exit = True

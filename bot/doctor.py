@@ -14,6 +14,20 @@ from bot.pipeline import rules as recorded
 from bot.sandbox.protocol import SandboxProvider
 from bot.settings import Settings
 
+PERMISSIONS = {"contents": "write", "issues": "write", "metadata": "read", "pull_requests": "write"}
+WISHES = {"actions": "read", "checks": "write"}
+"""What the App can do without, at the price of what hangs on it."""
+EVENTS = (
+    "check_suite",
+    "issue_comment",
+    "issues",
+    "pull_request",
+    "pull_request_review",
+    "pull_request_review_comment",
+    "repository",
+)
+"""As in `app.yml`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
@@ -34,7 +48,7 @@ async def examine(settings: Settings) -> list[Finding]:
         await _database(settings),
         *await _sandbox(settings),
         await _model(settings),
-        _github(settings),
+        await _github(settings),
         _webhook(settings),
         *await _publishing(settings),
     ]
@@ -109,12 +123,31 @@ async def _model(settings: Settings) -> Finding:
     return Finding(name="model", ok=True, detail=f"{model.name} ({priced})")
 
 
-def _github(settings: Settings) -> Finding:
+async def _github(settings: Settings) -> Finding:
+    """The App as GitHub has it, beside what `app.yml` says; a wish that is not granted is a warning."""
     try:
-        app.github_app(settings)
+        github = app.github_app(settings)
     except CoderError as exc:
         return Finding(name="github", ok=False, detail=str(exc), fix="See the README on making a GitHub App.")
-    return Finding(name="github", ok=True, detail=f"App {settings.github_app_id} at {settings.github_api_url}")
+    where = f"App {settings.github_app_id} at {settings.github_api_url}"
+    try:
+        known = await github.registration()
+    except GitHubError as exc:
+        fix = "See that GITHUB_APP_ID and GITHUB_PRIVATE_KEY belong together, and that GITHUB_API_URL can be reached."
+        return Finding(name="github", ok=False, detail=f"{where}: {exc}", fix=fix)
+    held = {name for name, level in (PERMISSIONS | WISHES).items() if _holds(known.permissions.get(name), level)}
+    lacking = [f"permission {name}: {level}" for name, level in PERMISSIONS.items() if name not in held]
+    lacking += [f"event {event}" for event in EVENTS if event not in known.events]
+    wished = [f"permission {name}: {level}" for name, level in WISHES.items() if name not in held]
+    missing = ", ".join(lacking + wished)
+    fix = "Add it to the App as in `app.yml`, and accept it for its installations." if missing else ""
+    detail = f"{where} ({known.slug}); it lacks {missing}" if missing else f"{where} ({known.slug})"
+    return Finding(name="github", ok=not lacking, detail=detail, fix=fix)
+
+
+def _holds(held: str | None, wanted: str) -> bool:
+    levels = ("read", "write", "admin")
+    return held in levels and levels.index(held) >= levels.index(wanted)
 
 
 def _webhook(settings: Settings) -> Finding:

@@ -15,6 +15,7 @@ import structlog
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from pydantic import Field
 
 from bot.domain.errors import GitHubError, UserError
 from bot.github.client import Repository
@@ -36,8 +37,12 @@ class _Token(Shape):
     token: str
 
 
-class _Self(Shape):
+class Registration(Shape):
+    """The App as it is registered; what an installation has accepted of it may be less."""
+
     slug: str
+    permissions: Mapping[str, str] = Field(default_factory=dict)
+    events: tuple[str, ...] = ()
 
 
 def _utc_now() -> datetime:
@@ -80,10 +85,12 @@ class App:
     async def login(self) -> str:
         """The App's own account as it signs comments, `SLUG[bot]`; GitHub is asked once."""
         if self._login is None:
-            about = "the App itself"
-            answer = await self.as_app("GET", route("app"), about)
-            self._login = f"{read(_Self, answer.content, about).slug}[bot]"
+            self._login = f"{(await self.registration()).slug}[bot]"
         return self._login
+
+    async def registration(self) -> Registration:
+        about = "the App itself"
+        return read(Registration, (await self.as_app("GET", route("app"), about)).content, about)
 
     def clones_from(self, owner: str, name: str, url: str) -> bool:
         """Whether an address is this GitHub's for cloning that repository: a token must go to no other."""

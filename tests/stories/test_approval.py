@@ -106,6 +106,7 @@ async def test_a_workflow_file_waits_for_approval_and_for_the_permission_to_writ
         assert f"in {REPOSITORY}, but the App has no permission" in warned["workflows"].detail
         assert warned["publishing"].ok
         assert "after_approval" in warned["publishing"].fix
+        assert (warned["github"].ok, warned["github"].fix) == (True, "")
         s.github.permit("workflows", "write")
         assert {each.name: each.fix for each in await doctor.examine(s.settings)}["workflows"] == ""
         await s.settle_later()
