@@ -123,8 +123,9 @@ async def _adopt(
 async def _merge_base(
     deps: Deps, lease: Lease, task: Task, episode: Episode, repository: Repository, head: str
 ) -> Task:
-    """Where the pull request no longer merges with its base branch: the task on the tip of that branch, with all of
-    the pull request done to it. The files that conflict hold both versions, for the model to make one of them."""
+    """Where the pull request no longer merges with its base branch, and all our work is in it: the task on the tip of
+    that branch, with all of the pull request done to it. The files that conflict hold both versions, for the model to
+    make one of them."""
     tip = await repository.branch(task.base_branch)
     if tip is None:
         return task
@@ -135,7 +136,8 @@ async def _merge_base(
     paths = [path for path in {*old, *ours} if old.get(path) != ours.get(path)]
     before, mine = _Side(repository, fork, old), _Side(repository, head, ours)
     merged = await _merge(before, mine, _Side(repository, tip, theirs), paths, marked=True)
-    if not merged.clashing:
+    checkpoint = await deps.store.checkpoint(task.id)
+    if not merged.clashing or (checkpoint is not None and await _is_ahead(repository, task, checkpoint)):
         return task
     log.info("the base is brought in", task=task.id, base=tip, head=head, paths=merged.clashing)
     await _drop_sandbox(deps, task)
@@ -145,6 +147,14 @@ async def _merge_base(
     await deps.store.add_checkpoint(lease, tip, merged.patch)
     await deps.store.save(lease, moved, replace(episode, feedback=feedback), now=deps.clock())
     return moved
+
+
+async def _is_ahead(repository: Repository, task: Task, checkpoint: Checkpoint) -> bool:
+    """Whether there is work that is not published yet: it is gone on with, and the base waits for the next round."""
+    if checkpoint.base_sha != task.base_sha or task.head_sha is None:
+        return False
+    own = await _onto(repository, task, checkpoint, task.head_sha)
+    return bool(own.patch)
 
 
 async def _onto(repository: Repository, task: Task, checkpoint: Checkpoint, head: str) -> Merge:

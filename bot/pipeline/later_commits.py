@@ -25,27 +25,33 @@ async def look(deps: Deps, task_id: str) -> None:
         async with deps.github.repository(
             task.installation_id, task.owner, task.name, permissions=PERMISSIONS
         ) as repository:
-            await mark(repository, task)
+            await mark(repository, task, await _verified(deps, task))
     except GitHubError as exc:
         if exc.retryable:
             raise
         log.warning("the text of a pull request is not up to date", task=task.id, reason=str(exc))
 
 
-async def mark(repository: Repository, task: Task) -> None:
+async def _verified(deps: Deps, task: Task) -> str | None:
+    """The commit that the pull request's receipt is for."""
+    episodes = await deps.store.episodes(task.id)
+    return next((each.published for each in reversed(episodes) if each.published), task.head_sha)
+
+
+async def mark(repository: Repository, task: Task, verified: str | None) -> None:
     """Says on top of the pull request whether its branch has something else than what the receipt is for. Said once;
     the commit that it is for keeps its check run."""
     assert task.pull_request is not None, "asked of a published task"
-    assert task.head_sha is not None, "a pull request has a head"
+    assert verified is not None, "a pull request has a head"
     pull = await repository.pull(task.pull_request)
     if pull.state == "closed":
         return
-    if pull.head_sha == task.head_sha:
+    if pull.head_sha == verified:
         body = pull_request.no_earlier(pull.body)
     else:
-        body = pull_request.earlier(pull.body, task.head_sha)
+        body = pull_request.earlier(pull.body, verified)
     if body != pull.body.replace("\r\n", "\n"):
-        log.info("a pull request has moved on", task=task.id, verified=task.head_sha, head=pull.head_sha)
+        log.info("a pull request has moved on", task=task.id, verified=verified, head=pull.head_sha)
         await repository.update_pull(pull.number, body=body)
 
 

@@ -227,7 +227,7 @@ async def publish(repository: Repository, result: Result, *, sign: Sign, redact:
         if head is None:
             await repository.create_branch(branch, made.sha)
         else:
-            await repository.move_branch(branch, made.sha)
+            await _move(repository, branch, head, made.sha)
     pull = await repository.find_pull(branch)
     published = await _published(repository, result, branch, made.sha)
     receipt = receipts.of_commit(result.receipt, made.sha)
@@ -264,6 +264,15 @@ async def publish(repository: Repository, result: Result, *, sign: Sign, redact:
         pull_request=pull.number,
         pull_request_url=pull.url,
     )
+
+
+async def _move(repository: Repository, branch: str, head: str, sha: str) -> None:
+    try:
+        await repository.move_branch(branch, sha)
+    except GitHubError as exc:
+        if not exc.retryable and await repository.branch(branch) != head:
+            raise Moved from exc
+        raise
 
 
 def _must_have_names(patch: Patch) -> None:

@@ -200,6 +200,8 @@ async def _conclude(
             outputs = {c.name: c.output for c in receipt.evidence.checks if c.exit_code or c.timed_out}
             episode = replace(episode, feedback=comment.feedback(reasons, outputs))
             task, stage = replace(task, state=State.WORKING), Stage.EPISODE
+            if await _work_place(deps, task) is None:  # it was for another base
+                task, stage = replace(task, state=State.QUEUED), Stage.PROVISION
         case Failed(reasons=reasons):
             episode = replace(episode, code=Code.CHECKS_FAILED, detail=" ".join(reasons))
             task, stage = replace(task, state=State.WAITING), Stage.CLEANUP

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from bot.demo.github import LocalGitHub
@@ -19,7 +19,9 @@ from tests.stories.harness import FILES, call, say, submit
 
 Where = Literal["issue", "pull"]
 
-PLAIN, CAREFUL, STUBBORN = "octo/sample", "octo/careful", "octo/stubborn"
+PLAIN, CAREFUL, STUBBORN = "sample", "careful", "stubborn"
+ISSUES_OF_AN_OWNER = 10
+"""GitHub lets each installation make so much content in an hour, and the bot keeps to that: the issues are spread."""
 CHECKS = "checks: [{name: tests, run: python3 -m pytest -q, timeout: 1m}]\n"
 RULES: Mapping[str, str] = {
     PLAIN: f"trigger: {{label: coder}}\n{CHECKS}",
@@ -104,9 +106,14 @@ Act = Say | Label | Assign | Close | Reopen | Merge | Push | Review
 class History:
     """What happens to one issue, in chapters between which the bot comes to rest."""
 
-    repository: str
+    owner: str = "octo"
+    name: str = PLAIN
     kind: str
     chapters: tuple[tuple[Act, ...], ...]
+
+    @property
+    def repository(self) -> str:
+        return f"{self.owner}/{self.name}"
 
 
 FIX = Say(text="/coder fix")
@@ -176,7 +183,6 @@ _ENDS: Mapping[str, tuple[Act, ...]] = {
 
 FEW = (
     History(
-        repository=PLAIN,
         kind="closed and reopened, then merged",
         chapters=(
             (Say(text="Same here."), FIX, Close(), Reopen(), Say(text="/coder help", by="second")),
@@ -185,12 +191,10 @@ FEW = (
         ),
     ),
     History(
-        repository=PLAIN,
         kind="closed before the bot hears of it",
         chapters=((FIX, Say(text="/coder fxi"), Close()), (FIX,), (Say(text="I see.", by="reader"),)),
     ),
     History(
-        repository=PLAIN,
         kind="nothing that counts",
         chapters=(
             (
@@ -215,7 +219,8 @@ def course(seed: int, issues: int) -> list[History]:
     works = round(issues * TASKS)
     kinds = [*_cycled(source, _WORK, works), *_cycled(source, _NO_WORK, issues - works)]
     source.shuffle(kinds)
-    return [_with_work(source, kind) if kind in _WORK else _without(source, kind) for kind in kinds]
+    made = [_with_work(source, kind) if kind in _WORK else _without(source, kind) for kind in kinds]
+    return [replace(each, owner=f"octo-{place // ISSUES_OF_AN_OWNER}") for place, each in enumerate(made)]
 
 
 def _cycled(source: random.Random, kinds: Mapping[str, object], count: int) -> list[str]:
@@ -227,19 +232,19 @@ def _cycled(source: random.Random, kinds: Mapping[str, object], count: int) -> l
 
 
 def _with_work(source: random.Random, kind: str) -> History:
-    repository, begins = _WORK[kind]
+    name, begins = _WORK[kind]
     then: Sequence[Act]
-    match repository:
-        case "octo/careful":
+    match name:
+        case "careful":
             then = source.choice([(APPROVE,), (Say(text="Wait."),)])
-        case "octo/stubborn":
+        case "stubborn":
             then = source.choice(
                 [(Say(text="/coder retry"),), (Say(text="/coder status"),), (Say(text="/coder stop"),)]
             )
         case _:
             then = source.choice([*_ON_PULL.values(), *_MORE_WORK.values()])
     end: Sequence[Act]
-    if repository != PLAIN and APPROVE not in then:
+    if name != PLAIN and APPROVE not in then:
         end = source.choice([(Close(),), ()])
     else:
         # What has been worked on twice does not merge with what was once.
@@ -247,7 +252,7 @@ def _with_work(source: random.Random, kind: str) -> History:
             [acts for acts in _ENDS.values() if Merge() not in acts or then not in _MORE_WORK.values()]
         )
     return History(
-        repository=repository,
+        name=name,
         kind=kind,
         chapters=(_among(source, begins, _beside(source)), tuple(then), tuple(end)),
     )
@@ -256,9 +261,7 @@ def _with_work(source: random.Random, kind: str) -> History:
 def _without(source: random.Random, kind: str) -> History:
     begins = _NO_WORK[kind]
     later: tuple[Act, ...] = (FIX,) if Close() in begins else tuple(_beside(source))
-    return History(
-        repository=PLAIN, kind=kind, chapters=(_among(source, begins, _beside(source)), later, tuple(_beside(source)))
-    )
+    return History(kind=kind, chapters=(_among(source, begins, _beside(source)), later, tuple(_beside(source))))
 
 
 def _beside(source: random.Random) -> list[Act]:
@@ -295,10 +298,15 @@ def in_turn(seed: int, histories: Sequence[History], chapter: int) -> Iterator[t
         yield place, left[place].pop(0)
 
 
+def repositories(histories: Sequence[History]) -> list[str]:
+    return sorted({history.repository for history in histories})
+
+
 async def build(github: LocalGitHub, histories: Sequence[History]) -> list[int]:
     """The repositories and the issues, whose numbers this gives."""
-    for name, rules in RULES.items():
-        await github.create_repository(name, {**FILES, "notes.txt": b"one\n", ".github/coder.yml": rules.encode()})
+    for name in repositories(histories):
+        rules = RULES[name.partition("/")[2]].encode()
+        await github.create_repository(name, {**FILES, "notes.txt": b"one\n", ".github/coder.yml": rules})
         for person in PEOPLE:
             github.grant(name, person, "write")
         github.grant(name, "reader", "read")

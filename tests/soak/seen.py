@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from bot.db.store import Store
 from bot.demo.github import LocalGitHub, PullRequest
 from bot.demo.state import Reaction
-from tests.soak.course import RULES
 
 FILES = ("calc.py", "notes.txt", "more.txt")
 """Where the script and the people change something."""
@@ -27,10 +26,10 @@ _NAMELESS = (
 )
 
 
-async def seen(github: LocalGitHub, store: Store) -> list[str]:
+async def seen(github: LocalGitHub, store: Store, repositories: Sequence[str]) -> list[str]:
     """One line for each task, comment, pull request, check run and branch, sorted."""
     found = [line async for line in _tasks(store)]
-    for name in RULES:
+    for name in repositories:
         found += _of(github, name)
     return sorted(found)
 

@@ -25,7 +25,7 @@ from bot import app
 from bot.db.store import Store
 from bot.demo.github import LocalGitHub
 from bot.settings import Settings
-from tests.soak.course import FEW, SCRIPT, History, build, course, in_turn, perform
+from tests.soak.course import FEW, SCRIPT, History, build, course, in_turn, perform, repositories
 from tests.soak.post import Letter, Post, office
 from tests.soak.seen import seen
 from tests.stories.harness import engine_objects, settings_for
@@ -51,6 +51,7 @@ class World:
     parent: Parent
     port: int
     log: Path
+    histories: Sequence[History]
     process: Mortal | None = None
     issues: list[int] = field(default_factory=list)
 
@@ -64,10 +65,10 @@ class World:
         self.process.kill()
         await self.process.wait()
 
-    async def act(self, seed: int, histories: Sequence[History], chapter: int) -> None:
+    async def act(self, seed: int, chapter: int) -> None:
         """What people do in a chapter; the bot hears of none of it before it is delivered."""
-        for place, act in in_turn(seed, histories, chapter):
-            name, issue = histories[place].repository, self.issues[place]
+        for place, act in in_turn(seed, self.histories, chapter):
+            name, issue = self.histories[place].repository, self.issues[place]
             branch = f"coder/issue-{issue}"
             pulls = (pull.number for pull in self.github.pull_requests(name) if pull.head_branch == branch)
             try:
@@ -92,7 +93,7 @@ class World:
     async def seen(self) -> list[str]:
         store = Store(self.settings.database_url)
         try:
-            return await seen(self.github, store)
+            return await seen(self.github, store, repositories(self.histories))
         finally:
             await store.aclose()
 
@@ -114,7 +115,7 @@ async def world(parent: Parent, histories: Sequence[History]) -> AsyncIterator[W
         script = home / "script.jsonl"
         script.write_text("".join(json.dumps(reply) + "\n" for reply in SCRIPT))
         settings = settings_for(github, home, script)
-        made = World(github, settings, post, parent, port, home / "save-points")
+        made = World(github, settings, post, parent, port, home / "save-points", histories)
         made.log.write_text("")
         made.issues = await build(github, histories)
         await made.start()
@@ -143,7 +144,7 @@ async def ordered(parent: Parent, seed: int, histories: Sequence[History]) -> li
     """Each delivery once, in its order."""
     async with world(parent, histories) as w:
         for chapter in range(CHAPTERS):
-            await w.act(seed, histories, chapter)
+            await w.act(seed, chapter)
             while letters := w.post.taken():
                 for letter in letters:
                     assert await w.post.deliver(letter)
@@ -225,7 +226,7 @@ async def soaked(
     async with world(parent, histories) as w:
         soak = Soak(w, source, sorted(source.sample(range(deliveries), kills)))
         for chapter in range(CHAPTERS):
-            await w.act(seed, histories, chapter)
+            await w.act(seed, chapter)
             await soak.chapter(deliveries * (chapter + 1) // CHAPTERS)
         said = f"{w.post.answered} deliveries of {len(soak.old)} under {soak.killed} kills"
         return await w.seen(), said

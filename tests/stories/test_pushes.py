@@ -8,11 +8,12 @@ import tempfile
 import pytest
 
 from bot.domain.task import State
-from tests.stories.harness import REPOSITORY, Story, fix, story, submit, with_config
+from tests.stories.harness import REPOSITORY, Story, call, fix, say, story, submit, with_config
 from tests.stories.test_reviews import CONFIG, documented, published
 from tests.stories.test_warm_start import push
 
 BRANCH = "coder/issue-1"
+BARE = b"from calc import add\n\n\ndef test_bare():\n    assert add.__doc__ is None\n"
 
 
 def rewrite(s: Story) -> str:
@@ -42,10 +43,16 @@ async def test_what_others_pushed_before_a_round_is_what_it_works_on() -> None:
         theirs = await push(
             s, {"notes.md": b"By hand.\n", "calc.py": b"def add(a, b):\n    return b + a\n"}, branch=BRANCH
         )
+        s.script(say(call("submit", title="", summary="It adds.")))
+        await s.comment("/coder ask What does it do?", number=number)
+        await s.settle()
+        assert s.pull_requests[0].head_sha == theirs
+        assert "The receipt below is for an earlier commit" in s.pull_requests[0].body
         s.script(documented(), submit())
         await s.comment("/coder fix Document it.", number=number)
         await s.settle()
         [pull] = s.pull_requests
+        assert "earlier commit" not in pull.body
         assert parents(s, pull.head_sha) == [theirs]
         content = s.github.file(REPOSITORY, pull.head_sha, "calc.py")
         assert content == b'def add(a, b):\n    """The sum."""\n    return b + a\n'
@@ -66,6 +73,8 @@ async def test_what_others_push_during_a_round_is_kept_and_ours_as_well(where: s
     async with story(with_config(CONFIG)) as s:
         number = await published(s)
         s.script(documented(), submit())
+        if where == "elsewhere":  # it merges, and does not go together
+            s.script(documented(), submit(), fix('"""The sum."""', "# The sum."), submit())
         await s.comment("/coder fix Document it.", number=number)
         pushed: list[str] = []
 
@@ -77,7 +86,7 @@ async def test_what_others_push_during_a_round_is_kept_and_ours_as_well(where: s
             if where == "rewritten":
                 pushed[0] = rewrite(s)
             elif where == "elsewhere":
-                pushed[0] = await push(s, {"notes.md": b"By hand.\n"}, branch=BRANCH)
+                pushed[0] = await push(s, {"notes.md": b"By hand.\n", "test_bare.py": BARE}, branch=BRANCH)
             else:
                 pushed[0] = await push(
                     s, {"calc.py": b'def add(a, b):\n    "By hand."\n    return a + b\n'}, branch=BRANCH
@@ -91,7 +100,9 @@ async def test_what_others_push_during_a_round_is_kept_and_ours_as_well(where: s
         if where == "elsewhere":
             assert parents(s, pull.head_sha) == pushed
             assert s.github.file(REPOSITORY, pull.head_sha, "notes.md") == b"By hand.\n"
-            assert b'"""The sum."""' in (s.github.file(REPOSITORY, pull.head_sha, "calc.py") or b"")
+            assert b"# The sum." in (s.github.file(REPOSITORY, pull.head_sha, "calc.py") or b"")
+            episode = await s.bot.deps.store.last_episode(task.id)
+            assert episode.attempts == 3, "passed alone, failed together, passed together"
             saved = await s.bot.deps.store.receipt(task.id)
             assert saved is not None
             assert (saved.document["base"], saved.document["tree"]) == (pushed[0], pull.head_tree)
