@@ -125,12 +125,19 @@ class App:
 
     @asynccontextmanager
     async def repository(
-        self, installation_id: int, owner: str, name: str, *, permissions: Mapping[str, str]
+        self,
+        installation_id: int,
+        owner: str,
+        name: str,
+        *,
+        permissions: Mapping[str, str],
+        repository_id: int | None = None,
     ) -> AsyncIterator[Repository]:
-        """A client for one repository, with a token as `token` gives it; one that ran out is replaced unnoticed."""
+        """A client for one repository, with a token as `token` gives it, for the repository of that id where the name
+        may be an old one; one that ran out is replaced unnoticed."""
 
         async def mint() -> str:
-            return await self._minted(installation_id, name, permissions)
+            return await self._minted(installation_id, repository_id or name, permissions)
 
         async with Connection(self._api_url, self._pace(installation_id), sleep=self._sleep) as connection:
             session = Session(connection, await mint(), mint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import assert_never
 
@@ -28,7 +29,7 @@ from bot.domain.event import (
 from bot.domain.review import Asked
 from bot.domain.task import Decision, Postponed, Request, Task, Trusted, close, decide, ended
 from bot.github.client import NOBODY, Repository
-from bot.pipeline import asking, audit, later_commits, repairs, reviews, talk
+from bot.pipeline import asking, audit, later_commits, names, repairs, reviews, talk
 from bot.pipeline.asking import CONFIG_PATH, Rules, digest, final, permission_of, rules_of, where
 from bot.pipeline.deps import Deps
 
@@ -44,6 +45,22 @@ async def run(deps: Deps, guid: str) -> Postponed | None:
     """Decides a delivery if that is still to be done, and shows what came of it; or says when to ask again."""
     delivery = await deps.store.delivery(guid)
     assert delivery is not None, "a job is only ever made with its delivery"
+    try:
+        return await _take(deps, delivery)
+    except GitHubError as exc:
+        event = delivery.event
+        if exc.status not in names.GONE or isinstance(event, Uninstalled | Ignored):
+            raise
+        today = await names.learn(deps, event.installation_id, event.repository)
+        if today is None:
+            raise
+    again = await deps.store.delivery(guid)
+    assert again is not None, "it was there a moment ago"
+    return await _take(deps, replace(again, event=replace(event, repository=today)))
+
+
+async def _take(deps: Deps, delivery: Delivery) -> Postponed | None:
+    guid = delivery.guid
     match delivery.event:
         case Commented() | Marked() as event:
             await _trigger(deps, delivery, event)
@@ -351,20 +368,11 @@ async def _pushed(deps: Deps, delivery: Delivery, event: Pushed) -> None:
 async def _renamed(deps: Deps, delivery: Delivery, event: Renamed) -> None:
     """What was told may be old already: GitHub is asked for the names of today."""
     there = event.repository
-    if all(task.repository_id != there.id for task in await deps.store.tasks(only_open=True)):
-        await deps.store.conclude(delivery.guid, "ignored: no task there")
-        return
-    async with deps.github.repository(
-        event.installation_id, there.owner, there.name, permissions={"metadata": "read"}
-    ) as repository:
-        info = await repository.info()
-    if info.id != there.id:
-        await deps.store.conclude(delivery.guid, "ignored: another repository has that name now")
-        return
-    owner, _, name = info.full_name.partition("/")
-    await deps.store.rename(
-        there.id, installation_id=event.installation_id, owner=owner, name=name, clone_url=info.clone_url
-    )
+    for task in await deps.store.tasks(only_open=True):
+        if task.repository_id == there.id:
+            known = replace(there, owner=task.owner, name=task.name, clone_url=task.clone_url)
+            await names.learn(deps, event.installation_id, known)
+            break
     await deps.store.conclude(delivery.guid, "decided")
 
 

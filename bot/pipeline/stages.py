@@ -9,8 +9,9 @@ from typing import assert_never
 import structlog
 
 from bot.domain.errors import GitHubError, SandboxError, UserError
+from bot.domain.event import Repository
 from bot.domain.task import Job, Postponed, Stage, State
-from bot.pipeline import cleanup, episode, intake, provision, publish, talk, verify
+from bot.pipeline import cleanup, episode, intake, names, provision, publish, talk, verify
 from bot.pipeline.deps import Deps
 from bot.pipeline.ending import code_of, end
 from bot.sandbox.pool import PoolFull
@@ -64,6 +65,8 @@ async def run(deps: Deps, job: Job) -> Postponed | None:
     except GitHubError as exc:
         if job.stage in _NEEDS and exc.retryable and exc.retry_after_s is not None:
             await cleanup.rest(deps, job.key, exc.retry_after_s)
+        if job.stage is not Stage.INTAKE and exc.status in names.GONE and await _is_renamed(deps, job.key):
+            raise GitHubError("The repository has another name now.", retryable=True) from exc
         raise
     except UserError as exc:
         await give_up(deps, job, exc)
@@ -79,6 +82,14 @@ async def _may_begin(deps: Deps, job: Job) -> bool:
         return False
     await deps.store.set_needs_slot(job.key, False)
     return True
+
+
+async def _is_renamed(deps: Deps, task_id: str) -> bool:
+    task = await deps.store.task(task_id)
+    known = Repository(
+        id=task.repository_id, owner=task.owner, name=task.name, default_branch="", clone_url=task.clone_url
+    )
+    return await names.learn(deps, task.installation_id, known) is not None
 
 
 async def _wait(deps: Deps, job: Job) -> None:

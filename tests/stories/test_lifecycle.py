@@ -75,6 +75,16 @@ async def test_a_repository_that_is_renamed_and_moved_keeps_its_task() -> None:
         [pull] = s.pull_requests
         assert b"The sum." in (s.github.file(s.repository, pull.head_sha, "calc.py") or b"")
         assert pull.head_sha == task.head_sha
+        # Renamed again, and nobody tells us; a command from before arrives after it.
+        s.script(fix('"""The sum."""', '"""Their sum."""'), submit())
+        address, s.github.webhook_url = s.github.webhook_url, None
+        late = await s.github.comment(s.repository, number, "/coder fix Theirs.", author="maintainer")
+        await s.github.rename_repository(s.repository, "plain")
+        s.github.webhook_url, s.repository = address, "octo/plain"
+        await s.github.redeliver(late.guid)
+        await s.settle_later()
+        assert b"Their sum." in (s.github.file(s.repository, s.pull_requests[0].head_sha, "calc.py") or b"")
+        assert (await s.bot.deps.store.task(task.id)).full_name == "octo/plain"
 
 
 async def test_an_issue_that_was_closed_and_opened_again_before_we_heard_of_it_is_worked_on() -> None:
