@@ -60,12 +60,13 @@ def body(task: Task, episode: Episode, receipt: Mapping[str, Any], published: Pu
     headings, the repository's own template."""
     template = pull_template.split(published.template or "")
     top, result = _top(task, episode, receipt, published), _result(episode, receipt, published)
-    for before, after in (template, ("", "")):  # a template that leaves no room is left out
-        parts = [top, _TOP, before, f"{_BEGIN}\n\n{result}\n\n{_END}", after, comment.task_marker(task.id)]
-        text = "\n\n".join(filter(None, parts))
-        if len(text) <= comment.LIMIT:
-            break
-    return text
+    ours = f"{_BEGIN}\n\n{result}\n\n{_END}"
+
+    def text(before: str, after: str) -> str:
+        return "\n\n".join(filter(None, (top, _TOP, before, ours, after, comment.task_marker(task.id))))
+
+    whole = text(*template)
+    return whole if len(whole) <= comment.LIMIT else text("", "")  # it would leave no room
 
 
 def updated(current: str, task: Task, episode: Episode, receipt: Mapping[str, Any], published: Published) -> str:

@@ -422,3 +422,13 @@ def test_a_comment_is_never_longer_than_github_takes_and_stays_whole(text: str, 
     page = _acts(_page(body))
     assert page.count("<details>") == page.count("</details>")
     assert page.rstrip().endswith(comment.task_marker("t1"))
+
+
+def test_the_model_is_told_of_other_peoples_lines_with_what_it_had_done_itself() -> None:
+    told = comment.met(["a.py", "b`.py"], Diff(text="+x = 1", files=2, left_out="1 of 2 files are whole"))
+    assert "have changed the same lines of `a.py`, `b" in told
+    assert "```diff\n+x = 1\n```\n(The rest is left out: 1 of 2 files are whole.)" in told
+    assert "left out" not in comment.met(["a.py"], Diff(text="+x = 1", files=1))
+    conflicts = comment.base_conflicts(["a.py"], "main")
+    assert "no longer merges with `main`" in conflicts
+    assert "`a.py` could not be merged" in conflicts
