@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from sqlmodel import col, delete, select, update
+from sqlmodel.ext.asyncio.session import AsyncSession
 
 from bot.db.database import Database, hold
 from bot.db.tables import CheckpointRow, EpisodeRow, ReceiptRow, SandboxRow, SlotRow, SnapshotRow, StrayRow
@@ -221,37 +222,9 @@ class Sandboxes(Database):
         """The id of the newest checkpoint, which holds this patch: a new one, or the last if it is the same and
         no receipt rests on it (a patch handed over again is judged again). Of the older ones a few are kept, and
         those that a receipt rests on."""
-        packed = _pack(patch)
         async with self._write("checkpoint saved") as session:
             await hold(session, lease)
-            of_task = select(CheckpointRow).where(CheckpointRow.task_id == lease.task_id)
-            newest = (await session.exec(of_task.order_by(col(CheckpointRow.id).desc()).limit(1))).first()
-            judging = (
-                select(ReceiptRow.checkpoint_id)
-                .join(EpisodeRow, col(EpisodeRow.id) == col(ReceiptRow.episode_id))
-                .where(EpisodeRow.task_id == lease.task_id)
-            )
-            judged = set((await session.exec(judging)).all())
-            if newest is not None and (newest.base_sha, newest.patch) == (base_sha, packed):
-                assert newest.id is not None
-                if newest.id not in judged:
-                    return newest.id
-            row = CheckpointRow(task_id=lease.task_id, base_sha=base_sha, patch=packed)
-            session.add(row)
-            await session.flush()
-            assert row.id is not None
-            kept = (
-                select(CheckpointRow.id)
-                .where(CheckpointRow.task_id == lease.task_id)
-                .order_by(col(CheckpointRow.id).desc())
-                .limit(KEPT_CHECKPOINTS)
-            )
-            needed = {*(await session.exec(kept)).all(), *judged}
-            old = delete(CheckpointRow).where(
-                col(CheckpointRow.task_id) == lease.task_id, col(CheckpointRow.id).not_in(needed)
-            )
-            await session.exec(old)
-            return row.id
+            return await keep_checkpoint(session, lease.task_id, base_sha, patch)
 
     async def checkpoint(self, task_id: str) -> Checkpoint | None:
         """The newest one."""
@@ -262,6 +235,37 @@ class Sandboxes(Database):
                 return None
             assert row.id is not None
             return Checkpoint(id=row.id, base_sha=row.base_sha, patch=_unpack(row.patch))
+
+
+async def keep_checkpoint(session: AsyncSession, task_id: str, base_sha: str, patch: Patch) -> int:
+    """As `Sandboxes.add_checkpoint`, within a transaction that holds the task."""
+    packed = _pack(patch)
+    of_task = select(CheckpointRow).where(CheckpointRow.task_id == task_id)
+    newest = (await session.exec(of_task.order_by(col(CheckpointRow.id).desc()).limit(1))).first()
+    judging = (
+        select(ReceiptRow.checkpoint_id)
+        .join(EpisodeRow, col(EpisodeRow.id) == col(ReceiptRow.episode_id))
+        .where(EpisodeRow.task_id == task_id)
+    )
+    judged = set((await session.exec(judging)).all())
+    if newest is not None and (newest.base_sha, newest.patch) == (base_sha, packed):
+        assert newest.id is not None
+        if newest.id not in judged:
+            return newest.id
+    row = CheckpointRow(task_id=task_id, base_sha=base_sha, patch=packed)
+    session.add(row)
+    await session.flush()
+    assert row.id is not None
+    kept = (
+        select(CheckpointRow.id)
+        .where(CheckpointRow.task_id == task_id)
+        .order_by(col(CheckpointRow.id).desc())
+        .limit(KEPT_CHECKPOINTS)
+    )
+    needed = {*(await session.exec(kept)).all(), *judged}
+    old = delete(CheckpointRow).where(col(CheckpointRow.task_id) == task_id, col(CheckpointRow.id).not_in(needed))
+    await session.exec(old)
+    return row.id
 
 
 def _pack(patch: Patch) -> bytes:

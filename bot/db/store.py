@@ -20,7 +20,7 @@ from bot.db.deliveries import Delivery as Delivery
 from bot.db.receipts import Receipts, dumped
 from bot.db.receipts import SavedReceipt as SavedReceipt
 from bot.db.sandboxes import Checkpoint as Checkpoint
-from bot.db.sandboxes import Sandboxes
+from bot.db.sandboxes import Sandboxes, keep_checkpoint
 from bot.db.sandboxes import SandboxRecord as SandboxRecord
 from bot.db.sandboxes import SlotRecord as SlotRecord
 from bot.db.sandboxes import SnapshotRecord as SnapshotRecord
@@ -29,6 +29,7 @@ from bot.db.told import Telling as Telling
 from bot.db.told import Told
 from bot.domain.budget import Usage
 from bot.domain.episode import Code, Episode, Thread
+from bot.domain.patch import Patch
 from bot.domain.receipt import Receipt
 from bot.domain.task import Decision, Job, Lease, Stage, State, Task
 from bot.domain.transcript import Call, Step
@@ -141,13 +142,17 @@ class Store(Deliveries, Sandboxes, Receipts, Told, Counts):
         episode: Episode,
         *,
         stage: Stage | None = None,
+        patch: Patch | None = None,
         now: datetime,
     ) -> None:
-        """Saves both and makes the next stage due, in one transaction."""
+        """Saves both and makes the next stage due, in one transaction; with `patch` as the task's checkpoint on the
+        base that it has now."""
         async with self._write(f"task {task.state}" + (f", {stage} due" if stage else "")) as session:
             await hold(session, lease)
             await _put(session, task, lease.epoch)
             await session.merge(EpisodeRow(**asdict(episode)))
+            if patch is not None:
+                await keep_checkpoint(session, task.id, task.base_sha, patch)
             if stage is not None:
                 await enqueue(session, stage, task.id, now)
 

@@ -87,8 +87,7 @@ async def begin(
     log.info("brought together with what others have pushed", task=task.id, left=task.head_sha, head=head)
     await _drop_sandbox(deps, task)
     moved = replace(task, base_sha=head, head_sha=head, state=State.VERIFYING, updated_at=deps.clock())
-    await deps.store.add_checkpoint(lease, head, merged.patch)
-    await deps.store.save(lease, moved, episode, stage=Stage.VERIFY, now=deps.clock())
+    await deps.store.save(lease, moved, episode, stage=Stage.VERIFY, patch=merged.patch, now=deps.clock())
     deps.engine.wake()
     return True
 
@@ -115,8 +114,7 @@ async def _adopt(
     await _drop_sandbox(deps, task)
     moved = replace(task, base_sha=head, head_sha=head, merges=None, updated_at=deps.clock())
     again = replace(episode, feedback=feedback)
-    await deps.store.add_checkpoint(lease, head, patch)
-    await deps.store.save(lease, moved, again, now=deps.clock())
+    await deps.store.save(lease, moved, again, patch=patch, now=deps.clock())
     return moved, again
 
 
@@ -144,8 +142,8 @@ async def _merge_base(
     moved = replace(task, base_sha=tip, merges=tip, updated_at=deps.clock())
     told = comment.base_conflicts(merged.clashing, task.base_branch)
     feedback = "\n\n".join(filter(None, (deps.redactor.redact(told), episode.feedback)))
-    await deps.store.add_checkpoint(lease, tip, merged.patch)
-    await deps.store.save(lease, moved, replace(episode, feedback=feedback), now=deps.clock())
+    again = replace(episode, feedback=feedback)
+    await deps.store.save(lease, moved, again, patch=merged.patch, now=deps.clock())
     return moved
 
 

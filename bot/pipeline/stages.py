@@ -23,7 +23,7 @@ here."""
 
 _NEEDS: dict[Stage, Kind] = {Stage.PROVISION: "work", Stage.EPISODE: "work", Stage.VERIFY: "verify"}
 
-_AGAIN = frozenset({Stage.PROVISION, Stage.EPISODE, Stage.VERIFY, Stage.CLEANUP})
+_AGAIN = frozenset({Stage.PROVISION, Stage.EPISODE, Stage.VERIFY, Stage.PUBLISH, Stage.CLEANUP})
 """These can simply be begun again: they make their sandboxes anew, ending what an earlier run has left, or go on from
 the last call that was saved."""
 
