@@ -361,8 +361,21 @@ async def _published(repository: Repository, result: Result, branch: str, commit
         commit=commit,
         link=await _link(repository, result),
         checks_url=f"{page}/commit/{commit}/checks" if result.checked else None,
-        notes=(*named, *(each.text for each in found)),
+        notes=(*named, *await _about_base(repository, task), *(each.text for each in found)),
         template=await _template(repository, result, there),
+    )
+
+
+async def _about_base(repository: Repository, task: Task) -> tuple[str, ...]:
+    """A base that is no commit of the base branch is one that others have pushed to the pull request."""
+    if task.pull_request is None:
+        return ()
+    stands = await repository.comparison(task.base_branch, task.base_sha)
+    if stands.status in ("behind", "identical"):
+        return ()
+    return (
+        f"The receipt's base is `{task.base_sha[:12]}`, which others have pushed to this branch: what was in the "
+        "pull request by then is not judged anew. It has its own receipt in the check of the commit before.",
     )
 
 

@@ -53,6 +53,7 @@ async def test_what_others_pushed_before_a_round_is_what_it_works_on() -> None:
         await s.settle()
         [pull] = s.pull_requests
         assert "earlier commit" not in pull.body
+        assert f"The receipt's base is `{theirs[:12]}`, which others have pushed to this branch" in pull.body
         assert parents(s, pull.head_sha) == [theirs]
         content = s.github.file(REPOSITORY, pull.head_sha, "calc.py")
         assert content == b'def add(a, b):\n    """The sum."""\n    return b + a\n'
@@ -135,5 +136,6 @@ async def test_a_pull_request_that_conflicts_with_its_base_is_merged_by_a_commit
         assert s.github.file(REPOSITORY, pull.head_sha, "calc.py") == b"def add(a, b):\n    return a + b  # not odd\n"
         [task] = await s.bot.deps.store.tasks()
         assert (task.merges, task.base_sha) == (None, tip)
+        assert "others have pushed" not in pull.body
         steps = await s.bot.deps.store.steps(task.id)
         assert any("still has the marks of a conflict" in (step.note or "") for step in steps)
