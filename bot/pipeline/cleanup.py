@@ -70,6 +70,22 @@ async def _put_away(deps: Deps, lease: Lease, task: Task, episode: Episode) -> N
         await _pause(deps, lease, episode, {sandbox_id: kept[sandbox_id] for sandbox_id in running})
 
 
+async def end_leftovers(deps: Deps, task_id: str) -> None:
+    """Ends what an earlier run of a stage has left when its process died: all but the work sandbox belongs to one
+    run, and holds a place that the task itself may be waiting for."""
+    left = [record for record in await deps.store.sandboxes(task_id) if record.kind != "work"]
+    if not left:
+        return
+    for info in await deps.provider.list(task=task_id):
+        if info.kind != "work":
+            await deps.provider.kill(info.id)
+    for record in left:
+        log.warning("ended a leftover of an earlier run", task=task_id, sandbox=record.name)
+        await deps.store.forget_sandbox(record.name)
+        if await deps.store.free_slot(record.name):
+            deps.engine.freed()
+
+
 async def rest(deps: Deps, task_id: str, wait_s: float) -> None:
     """Pauses the work sandbox of a task that has to wait for something else, where that takes longer than `idle`."""
     episode = await deps.store.last_episode(task_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 
 from bot.domain.errors import UserError
 from bot.domain.task import Stage
+from bot.pipeline import rules as recorded
+from bot.pipeline.setup import spec
+from bot.pipeline.warm import Job
 from tests.stories.harness import Story, fix, story, submit
 
 TWO: dict[str, Any] = {"CODER_MAX_SANDBOXES": "2", "CODER_RESERVED_SANDBOXES": "1"}
@@ -108,6 +112,28 @@ async def test_verification_has_room_when_work_has_taken_all_else() -> None:
         bot.script(fix(), submit())
         await hog(bot)
         await bot.comment("/coder fix")
+        await bot.settle()
+        assert await states(bot) == ["in_review"]
+
+
+async def test_a_verification_that_was_killed_does_not_stand_in_its_own_way() -> None:
+    async with story(**TWO) as bot:
+        bot.script(fix(), submit())
+        await bot.comment("/coder fix")
+        deps = bot.bot.deps
+        serving = asyncio.create_task(bot.bot.engine.serve())
+        await bot.until("verifying")
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        [task] = await deps.store.tasks()
+        lease, rules = await deps.store.lease(task.id), recorded.of(await deps.store.last_episode(task.id))
+        job = Job(deps=deps, lease=lease, task=task, episode=await deps.store.last_episode(task.id), rules=rules)
+        record = job.record("verify", run="old-tests")
+        await deps.store.put_sandbox(lease, record)
+        left = await deps.provider.create(spec(deps, lease, "verify", rules, run="old-tests"))
+        await left.aclose()
+        assert not await deps.provider.has_room("verify"), "it has the place that is kept for verification"
+        await bot.bot.engine.recover()
         await bot.settle()
         assert await states(bot) == ["in_review"]
 
