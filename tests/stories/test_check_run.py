@@ -62,20 +62,22 @@ async def test_a_published_commit_has_its_receipt_and_says_so_when_it_is_not_the
         await s.settle()
         assert s.pull_requests[0].body == moved.body
 
-        # And a new result does not go over what somebody else has pushed.
+        # And a new result comes on top of what somebody else has pushed.
         s.script(say(call("write_file", path="NOTES.md", contents="More.\n")), submit())
         await s.comment("/coder fix more", number=pull.number)
         await s.settle()
-        assert await s.code() == "WRITE_REFUSED"
-        assert [each.head_sha for each in s.pull_requests] == [again.head_sha]
-        assert s.pull_requests[0].body == moved.body
+        assert await s.code() == "VERIFIED"
+        [last] = s.pull_requests
+        assert s.github.file(REPOSITORY, last.head_sha, "theirs.txt") == b"y\n"
+        assert NOTICE not in last.body
+        await check_is_right(s, last.head_sha, last.head_tree, episode=3)
 
 
-async def check_is_right(s: Story, head: str, tree: str) -> None:
+async def check_is_right(s: Story, head: str, tree: str, *, episode: int = 2) -> None:
     [run] = s.github.check_runs(REPOSITORY, head)
     [task] = await s.bot.deps.store.tasks()
     assert (run.name, run.status, run.conclusion) == ("coder", "completed", "success")
-    assert run.external_id == f"{task.id}/2/{tree}"
+    assert run.external_id == f"{task.id}/{episode}/{tree}"
     assert run.output["title"].startswith("Passed: ")
     assert "| `tests` | 0 | 1 | 0 |" in run.output["summary"]
     _, _, fenced = run.output["text"].partition("```json\n")
