@@ -78,6 +78,21 @@ class Store(Deliveries, Sandboxes, Receipts, Told, Counts):
             session.add(delivery)
             return decision
 
+    async def amend(
+        self, task_id: str, change: Callable[[Task, Episode], Decision], *, now: datetime
+    ) -> Decision | None:
+        """What GitHub does to an open task by nobody's command, in one transaction, whoever is at work on it. None
+        where it is closed already."""
+        async with self._write("task amended") as session:
+            row = await session.get_one(TaskRow, task_id, with_for_update=True)
+            last = await _last_episode(session, task_id)
+            assert last is not None, "a task is made with its first episode"
+            if row.state == State.CLOSED:
+                return None
+            decision = change(_task(row), _episode(last))
+            await _decided(session, row, decision, now)
+            return decision
+
     # Tasks
 
     async def task(self, task_id: str) -> Task:

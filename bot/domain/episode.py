@@ -101,7 +101,7 @@ class Episode:
     replies: Mapping[str, str] = field(default_factory=dict)
     """What the model says in them, by the thread's place from 1."""
     published: str | None = None
-    """The commit that it has published."""
+    """The commit that it has published, None where that was there before."""
     answered: bool = False
     """The threads have got their answers."""
     repairs: str | None = None

@@ -109,7 +109,7 @@ def answers(
         elif commit is not None:
             head = f"{commit} leaves `{each.path.replace('`', '')}` as it is."
             said = said or "The status comment says what it does instead."
-        elif code in (Code.NO_CHANGE, Code.ANSWERED):
+        elif code in (Code.NO_CHANGE, Code.ANSWERED, Code.VERIFIED):
             head = "Nothing was changed for this."
             said = said or "The status comment says why."
         else:

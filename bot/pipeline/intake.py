@@ -377,13 +377,10 @@ async def _renamed(deps: Deps, delivery: Delivery, event: Renamed) -> None:
 
 
 async def _end(deps: Deps, task: Task, reason: str, code: Code) -> None:
-    lease = await deps.store.lease(task.id)
-    last = await deps.store.last_episode(task.id)
-    decision = ended(code, reason, task=task, last=last, now=deps.clock())
-    assert decision.task is not None
-    await deps.store.save(lease, decision.task, decision.episode or last, stage=decision.stage, now=deps.clock())
-    await deps.engine.preempt(task.id)
-    deps.engine.wake()
+    def over(task: Task, last: Episode) -> Decision:
+        return ended(code, reason, task=task, last=last, now=deps.clock())
+
+    await follow(deps, await deps.store.amend(task.id, over, now=deps.clock()))
 
 
 async def follow(deps: Deps, decision: Decision | None) -> None:

@@ -127,9 +127,8 @@ async def _publish(deps: Deps, lease: Lease, task: Task, result: Result) -> None
             await _must_still_be_asked(repository, episode)
             published = await publish(repository, result, sign=sign, redact=deps.redactor.redact)
             code = Code.VERIFIED if isinstance(result.verdict, Passed) else Code.UNVERIFIED
-            done = replace(
-                episode, code=code, detail=" ".join(result.receipt["reasons"]), published=published.head_sha
-            )
+            new = published.head_sha if published.head_sha != task.head_sha else None
+            done = replace(episode, code=code, detail=" ".join(result.receipt["reasons"]), published=new)
             task = replace(published, title=task.title, state=State.IN_REVIEW, updated_at=deps.clock())
             await _save(deps, lease, task, done)
             try:

@@ -68,6 +68,9 @@ class Link:
                 said = (await first.answer).code
         except (LinkBroken, TimeoutError):
             said = DEAF
+        except BaseException:
+            await self.aclose()  # nobody else knows of it yet
+            raise
         if said != READY:
             await self.aclose()
         return said

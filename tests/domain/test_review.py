@@ -135,5 +135,6 @@ def test_each_thread_is_told_the_commit_or_why_there_is_none() -> None:
     nothing = told(Code.NO_CHANGE, **{"1": "It is right as it is."})
     assert nothing[0] == "Nothing was changed for this.\n\nIt is right as it is."
     assert nothing[1] == "Nothing was changed for this.\n\nThe status comment says why."
+    assert told(Code.VERIFIED) == told(Code.NO_CHANGE), "what was verified was there already"
     failed = told(Code.CHECKS_FAILED, **{"1": "Done!"})
     assert failed[0] == "Not addressed: this round ended with CHECKS_FAILED, and nothing new was published."
