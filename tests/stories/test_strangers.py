@@ -61,8 +61,10 @@ async def test_a_strangers_orders_reach_the_model_as_labelled_data_and_its_answe
 
             [answer] = s.comments
             assert "octocat" in answer
+            said, _, ours = answer.rpartition("<sub>")
+            assert ours.count("](") == 1, "the one link is ours, to the comment that asked"
             for alive in ("@octocat", "#3", "![", "](", "://", "<!-- coder-bot:task=1"):
-                assert alive not in answer
+                assert alive not in said
 
             # After a crash the model is told the same, whatever was said meanwhile.
             [task] = await s.bot.deps.store.tasks()
