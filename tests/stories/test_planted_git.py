@@ -99,7 +99,9 @@ async def test_what_an_agent_plants_sees_no_token_and_changes_nothing_that_is_pu
             *(False, True),  # the set-up sandbox's: refused, and again
             True,  # the first verification's
             False,  # by it the API was asked whether the base has moved
+            False,  # whether others have pushed to the pull request
             True,  # the second verification's
+            False,  # whether others have pushed meanwhile
         ]
         [after] = s.pull_requests
         assert after.head_sha != pull.head_sha
