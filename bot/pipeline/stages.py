@@ -36,11 +36,11 @@ log = structlog.get_logger()
 async def run(deps: Deps, job: Job) -> Postponed | None:
     """Does one stage, or says that it has to wait for a free sandbox. Raises only what the engine may try again, or
     what it has to give up."""
-    if job.stage in _NEEDS:
-        await cleanup.end_leftovers(deps, job.key)
-    if not await _may_begin(deps, job):
-        return Postponed(until=deps.clock() + POSTPONED_FOR)
     try:
+        if job.stage in _NEEDS:
+            await cleanup.end_leftovers(deps, job.key)
+        if not await _may_begin(deps, job):
+            return Postponed(until=deps.clock() + POSTPONED_FOR)
         match job.stage:
             case Stage.INTAKE:
                 return await intake.run(deps, job.key)
