@@ -105,6 +105,10 @@ class Volumes:
             return
         for one in (name, name + CHANGES):
             if await self._volume(one) is not None:
+                # A helper whose maker was killed would hold it for ever.
+                using = {"all": "1", "filters": json.dumps({"volume": [one]})}
+                for container in await self._api.ask("GET", "/containers/json", params=using):
+                    await self._end(container["Id"])
                 await remove(self._api, f"/volumes/{one}", {"force": "true"})
 
     async def of_sandboxes(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
