@@ -171,6 +171,25 @@ async def test_a_volume_without_its_container_is_listed_and_ended(
     assert await _of(engine, deployment) == []
 
 
+async def test_a_helper_that_was_left_does_not_hold_what_is_to_be_ended(
+    provider: DockerProvider, sandbox: DockerSandbox, engine: httpx.AsyncClient, deployment: str
+) -> None:
+    """One that measured or copied a workspace when its bot was killed; it runs on."""
+    volume = (await engine.get(f"/volumes/{sandbox.id}")).json()
+    mounts = [{"Type": "volume", "Source": sandbox.id, "Target": "/from"}]
+    body = {
+        "Image": IMAGE,
+        "Entrypoint": ["sleep", "600"],
+        "Labels": volume["Labels"],
+        "HostConfig": {"Mounts": mounts, "NetworkMode": "none"},
+    }
+    helper = f"coder-{secrets.token_hex(8)}"
+    assert (await engine.post("/containers/create", params={"name": helper}, json=body)).status_code == 201
+    assert (await engine.post(f"/containers/{helper}/start")).status_code == 204
+    await provider.kill(sandbox.id)
+    assert await _of(engine, deployment) == []
+
+
 async def test_another_deployment_neither_sees_nor_ends_it(
     provider: DockerProvider, sandbox: DockerSandbox, egress_dir: Path
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot.domain.errors import UserError
+from bot.domain.errors import SandboxError, UserError
 from bot.domain.task import Stage
 from bot.pipeline import rules as recorded
 from bot.pipeline.setup import spec
@@ -116,7 +116,10 @@ async def test_verification_has_room_when_work_has_taken_all_else() -> None:
         assert await states(bot) == ["in_review"]
 
 
-async def test_a_verification_that_was_killed_does_not_stand_in_its_own_way() -> None:
+@pytest.mark.parametrize("refusals", [0, 2])
+async def test_a_verification_that_was_killed_does_not_stand_in_its_own_way(
+    monkeypatch: pytest.MonkeyPatch, refusals: int
+) -> None:
     async with story(**TWO) as bot:
         bot.script(fix(), submit())
         await bot.comment("/coder fix")
@@ -133,8 +136,21 @@ async def test_a_verification_that_was_killed_does_not_stand_in_its_own_way() ->
         left = await deps.provider.create(spec(deps, lease, "verify", rules, run="old-tests"))
         await left.aclose()
         assert not await deps.provider.has_room("verify"), "it has the place that is kept for verification"
+        refused: list[str] = []
+        kill = deps.provider.kill
+
+        async def slowly(sandbox_id: str) -> None:
+            if len(refused) < refusals:
+                refused.append(sandbox_id)
+                raise SandboxError("unknown_outcome", "The Docker engine did not end a sandbox in time.")
+            await kill(sandbox_id)
+
+        monkeypatch.setattr(deps.provider, "kill", slowly)
         await bot.bot.engine.recover()
         await bot.settle()
+        for _ in range(refusals):
+            await later(bot)
+        assert len(refused) == refusals
         assert await states(bot) == ["in_review"]
 
 
