@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, AnyStr
 
 from bot.domain.secret_forms import REACH, Form, forms
@@ -30,10 +31,14 @@ class _Search:
 
     start: Any
     """Every beginning, of a mask, a known value or a shape, as RE2 has it."""
-    known: Any | None
-    """The beginnings of known values alone."""
+    anchors: tuple[bytes, ...]
     by_first: Mapping[int, tuple[Form, ...]]
     """The known values' forms, by the byte that they begin with."""
+
+    @cached_property
+    def known(self) -> Any | None:
+        """The beginnings of known values alone; made when the first secret is found."""
+        return _compiled(b"|".join(self.anchors)) if self.anchors else None
 
 
 class Redactor:
@@ -93,6 +98,15 @@ class Redactor:
 
 
 def _prepare(known: frozenset[Form]) -> _Search:
+    by_first: dict[int, tuple[Form, ...]] = {}
+    for form in known:
+        for first in {spelt[0] for spelt in form.units[0]}:
+            by_first[first] = (*by_first.get(first, ()), form)
+    anchors = tuple(sorted({form.anchor for form in known}))
+    return _Search(_compiled(b"|".join((re.escape(_MASK), *anchors, *_STARTS))), anchors, by_first)
+
+
+def _compiled(pattern: bytes) -> Any:
     import re2  # type: ignore[import-untyped]  # takes longer to load than all the rest of the domain
 
     options = re2.Options()
@@ -100,16 +114,7 @@ def _prepare(known: frozenset[Form]) -> _Search:
     options.max_mem = _MEMORY
     options.never_capture = True
     re2.purge()  # it keeps the last patterns, and so values that we no longer hold
-    by_first: dict[int, tuple[Form, ...]] = {}
-    for form in known:
-        for first in {spelt[0] for spelt in form.units[0]}:
-            by_first[first] = (*by_first.get(first, ()), form)
-    anchors = sorted({form.anchor() for form in known})
-    return _Search(
-        start=re2.compile(b"|".join((re.escape(_MASK), *anchors, *_STARTS)), options),
-        known=re2.compile(b"|".join(anchors), options) if anchors else None,
-        by_first=by_first,
-    )
+    return re2.compile(pattern, options)
 
 
 def _around(spans: Iterable[tuple[int, int]], text: AnyStr) -> Iterator[AnyStr]:

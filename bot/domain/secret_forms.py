@@ -8,7 +8,7 @@ import binascii
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from html.entities import codepoint2name
 
 SHORTEST = 6
@@ -47,6 +47,7 @@ class Form:
                 return None
         return max(places)
 
+    @cached_property
     def anchor(self) -> bytes:
         """A regular expression for how it begins."""
         gap = b"(?:" + b"|".join(map(re.escape, self.gaps)) + b")?" if self.gaps else b""
