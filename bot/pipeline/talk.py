@@ -197,7 +197,11 @@ async def _request(deps: Deps, task: Task, episode: Episode) -> str | None:
     if episode.review_id is not None and task.pull_request is not None:
         return f"{page}/pull/{task.pull_request}#pullrequestreview-{episode.review_id}"
     number = await deps.store.conversation_of(episode.comment_id) if episode.comment_id else None
-    return f"{page}/issues/{number}#issuecomment-{episode.comment_id}" if number is not None else None
+    if number is None:
+        return None
+    # Under `issues`, GitHub finds any other pull request as well.
+    kind = "pull" if number == task.pull_request else "issues"
+    return f"{page}/{kind}/{number}#issuecomment-{episode.comment_id}"
 
 
 def _has_failed(task: Task, episode: Episode) -> bool:

@@ -96,6 +96,8 @@ async def test_a_command_on_the_bots_pull_request_goes_on_in_the_same_sandbox() 
         assert s.github.file(REPOSITORY, pull.head_sha, "calc.py") == b"def add(a, b):\n    return a + b\n"
         assert await s.bot.deps.store.sandboxes(task.id) == [before]
         assert len(await s.bot.deps.store.tasks()) == 1
+        [asking] = [each for each in s.github.issue_comments(REPOSITORY, first.number) if "a note" in each.body]
+        assert f"octo/sample/pull/{first.number}#issuecomment-{asking.id}) by maintainer" in s.comments[0]
 
 
 async def test_links_are_followed_inside_the_repository_and_nowhere_else() -> None:
