@@ -14,6 +14,8 @@ from tests.attacks.attacks import ATTACKS
 
 Record = Callable[[str, object], None]
 Try = Callable[[bool], Awaitable[set[str]]]
+LONG = ("breakout", "words", "limits")
+"""What these do with their walls down takes too long for `make test`."""
 
 
 @pytest.fixture
@@ -41,7 +43,9 @@ async def test_no_attack_leaves_its_mark(story: str, try_all: Try, record_proper
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize(
+    "story", [pytest.param(story, marks=pytest.mark.slow) if story in LONG else story for story in STORIES]
+)
 async def test_each_attack_works_once_its_wall_is_down(story: str, try_all: Try, record_property: Record) -> None:
     seen = await try_all(False)
     controlled = {attack.id for attack in _of(story) if not attack.uncontrolled}

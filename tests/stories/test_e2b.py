@@ -51,6 +51,7 @@ async def test_the_demo_runs_on_e2b(server: E2BServer, tmp_path: Path) -> None:
     assert (server.sandbox_ids, server.snapshot_ids) == (set(), set())
 
 
+@pytest.mark.slow
 async def test_a_paused_sandbox_is_continued_a_week_later_on_docker() -> None:
     async with story() as s:
         await _continued(s, None)

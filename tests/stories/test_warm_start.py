@@ -151,6 +151,7 @@ async def test_a_second_task_starts_from_the_first_ones_set_up_with_todays_commi
         assert [each.id for each in await snapshots(s)] == [snapshot.id]
 
 
+@pytest.mark.slow
 async def test_another_lock_file_makes_another_snapshot_in_the_place_of_the_old() -> None:
     async with bot(files()) as s:
         first = await solve(s)
@@ -219,7 +220,7 @@ printf nonsense | dd of="$(echo .git/objects/pack/*.pack)" bs=1 seek="$((at + 3)
 LOOK = "cat calc.py; find .git -newer $HOME/mark -name config -o -name replace; cat .git/config; ls -l . /workspace"
 
 
-@pytest.mark.parametrize("corrupt", [b"", CORRUPT], ids=["poisoned", "corrupt"])
+@pytest.mark.parametrize("corrupt", [b"", pytest.param(CORRUPT, marks=pytest.mark.slow)], ids=["poisoned", "corrupt"])
 async def test_what_set_up_does_to_git_is_not_in_what_is_verified(corrupt: bytes) -> None:
     repository = {**files("  - sh evil.sh\n", look=LOOK), "evil.sh": EVIL + corrupt}
     async with bot(repository) as s:
@@ -246,6 +247,7 @@ async def test_what_set_up_does_to_git_is_not_in_what_is_verified(corrupt: bytes
         assert "later -> " not in (await receipt(s, second)).evidence.checks[0].output
 
 
+@pytest.mark.slow
 async def test_a_snapshot_that_takes_no_new_commit_is_made_anew_and_nobody_notices() -> None:
     async with bot(files("  - rm .git/shallow && mkdir .git/shallow\n")) as s:
         await solve(s)
@@ -270,6 +272,7 @@ async def test_a_snapshot_that_is_gone_is_made_anew_and_nobody_notices() -> None
         assert (await receipt(s, second)).document["snapshot"]["id"] == new.id
 
 
+@pytest.mark.slow
 async def test_a_snapshot_that_is_gone_before_verification_is_done_without() -> None:
     async with bot(files()) as s:
         s.script(fix(), submit())
@@ -283,6 +286,7 @@ async def test_a_snapshot_that_is_gone_before_verification_is_done_without() -> 
         assert (await receipt(s, task)).document["snapshot"] is None
 
 
+@pytest.mark.slow
 async def test_snapshots_that_take_too_much_room_end_the_least_used_first() -> None:
     big = files('  - head -c 3000000 /dev/urandom > "$HOME/big"\n')
     async with bot(big, CODER_SNAPSHOT_DISK="5000000") as s:
@@ -300,7 +304,7 @@ async def test_snapshots_that_take_too_much_room_end_the_least_used_first() -> N
         assert {each.id for each in await snapshots(s)} == {made["octo/sample"], made["octo/third"]}
 
 
-@pytest.mark.parametrize("disk", ["0", "1000"])
+@pytest.mark.parametrize("disk", ["0", pytest.param("1000", marks=pytest.mark.slow)])
 async def test_without_room_for_it_no_snapshot_is_kept(disk: str) -> None:
     async with bot(files(), CODER_SNAPSHOT_DISK=disk) as s:
         task = await solve(s)
