@@ -181,6 +181,7 @@ def sandbox_provider(settings: Settings) -> SandboxProvider:
         egress_dir=settings.coder_home / "egress",
         private_hosts=settings.coder_private_hosts,
         credentials=index_credentials(settings),
+        runtime=settings.coder_docker_runtime,
     )
 
 

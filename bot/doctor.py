@@ -93,7 +93,8 @@ _FIX: Mapping[str, Mapping[str, str]] = {
     "docker": {
         "unreachable": "Start Docker, or set DOCKER_HOST to the socket it listens on.",
         "permission_denied": "Let this user use Docker's socket.",
-        "invalid_config": "Build the image with scripts/sandbox-image, or set CODER_IMAGE to one that is there.",
+        "invalid_config": "Build the image with scripts/sandbox-image, or set CODER_IMAGE to one that is there. "
+        "CODER_DOCKER_RUNTIME has to be one of the engine's.",
     },
     "e2b": {
         "authentication": "Set E2B_API_KEY to a key of your E2B team; the dashboard shows them.",

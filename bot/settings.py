@@ -106,6 +106,9 @@ class Settings(BaseModel):
     openai_api_key: SecretStr | None = None
     openai_base_url: str | None = None
     docker_host: str = "unix:///var/run/docker.sock"
+    coder_docker_runtime: str = ""
+    """What the Docker engine runs sandboxes with, by its name there (`runc`, `crun`, `runsc`, …); default: the
+    engine's own."""
     e2b_api_key: SecretStr | None = None
     e2b_api_url: str | None = None
     """Of a self-hosted or compatible service; default: E2B's own."""

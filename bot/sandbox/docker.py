@@ -47,7 +47,8 @@ class DockerProvider:
     `deployment` sets this bot's sandboxes apart from any other's on the same engine. `egress_dir` must be a folder
     that the engine sees under the same path; it holds each sandbox's deadline and proxy socket. `private_hosts` are
     the addresses inside the operator's networks that an allow-list may name; `credentials` what the proxy adds to
-    requests for a private package index (`bot.sandbox.credentials`). Making a provider does no I/O.
+    requests for a private package index (`bot.sandbox.credentials`). `runtime` is what the engine runs containers
+    with, by the name it knows it by; empty: its own default. Making a provider does no I/O.
     """
 
     def __init__(
@@ -58,13 +59,16 @@ class DockerProvider:
         docker_host: str = DEFAULT_DOCKER_HOST,
         private_hosts: frozenset[str] = frozenset(),
         credentials: Mapping[str, str] = _NONE,
+        runtime: str = "",
     ) -> None:
         self._api = DockerApi(docker_host)
         self._deployment = deployment
         self._egress_dir = egress_dir.absolute()
         self._private_hosts = private_hosts
         self._credentials = credentials
-        self._volumes = Volumes(self._api, deployment)
+        self._runtime = runtime
+        self._has_runtime = not runtime
+        self._volumes = Volumes(self._api, deployment, runtime)
         self._bare: set[str] = set()
         self._connected: dict[str, DockerSandbox] = {}
         for text in private_hosts:
@@ -88,6 +92,7 @@ class DockerProvider:
         # The name may be a repository's wish: it must not become another of the engine's paths.
         if not _IMAGE.fullmatch(image) or ".." in image:
             raise SandboxError("invalid_config", f"{image!r} is not the name of an image.")
+        await self._must_have_runtime()
         try:
             found = await self._api.call("GET", f"/images/{image}/json")
         except EngineRefusal as exc:
@@ -99,6 +104,18 @@ class DockerProvider:
                 f"`docker pull {image}` gets another.",
             ) from exc
         return str(found["Id"])
+
+    async def _must_have_runtime(self) -> None:
+        if self._has_runtime:
+            return
+        known = sorted((await self._api.ask("GET", "/info")).get("Runtimes") or {})
+        if self._runtime not in known:
+            raise SandboxError(
+                "invalid_config",
+                f"CODER_DOCKER_RUNTIME is {self._runtime!r}, which the Docker engine does not know; it has: "
+                f"{', '.join(known)}.",
+            )
+        self._has_runtime = True
 
     async def create(self, spec: SandboxSpec) -> DockerSandbox:
         image = await self.image_id(spec.image)
@@ -216,6 +233,7 @@ class DockerProvider:
             },
             "HostConfig": {
                 "Init": True,
+                "Runtime": self._runtime,
                 "NetworkMode": "none",
                 "ReadonlyRootfs": True,
                 "CapDrop": ["ALL"],

@@ -19,7 +19,9 @@ COMMANDS = "1000:1000"
 CALL_TIMEOUT_S = 60.0
 SWEEP_TIMEOUT_S = 10.0
 
+# As runc and crun say it, in small letters.
 _NOT_FOUND = (b"executable file not found", b"no such file or directory")
+_NO_FOLDER = (b"chdir to cwd", b"chdir `")
 
 T = TypeVar("T")
 
@@ -87,9 +89,9 @@ class Container:
             stdout.add(exc.text.encode())
         if not _could_not_start(end):
             return int(end["ExitCode"])
-        said = stdout.bytes()
+        said = stdout.bytes().lower()
         stdout.clear()
-        if b"chdir to cwd" in said:
+        if any(text in said for text in _NO_FOLDER):
             stderr.add(f"there is no folder {cwd}\n".encode())
             return 126
         absent = any(text in said for text in _NOT_FOUND)

@@ -34,9 +34,10 @@ _COPY = "cp -a /from/. /to/ && chown --reference=/from /to"
 class Volumes:
     """The volumes of one deployment."""
 
-    def __init__(self, api: DockerApi, deployment: str) -> None:
+    def __init__(self, api: DockerApi, deployment: str, runtime: str) -> None:
         self._api = api
         self._deployment = deployment
+        self._runtime = runtime
 
     async def make(self, name: str, labels: Mapping[str, str], image: str, snapshot: str | None) -> None:
         """An empty workspace, or one that starts as the snapshot's; `gone` where there is no such snapshot."""
@@ -174,6 +175,7 @@ class Volumes:
             "Entrypoint": ["none"],
             "Labels": dict(labels),  # found and ended like a sandbox, should the bot end here
             "HostConfig": {
+                "Runtime": self._runtime,
                 "NetworkMode": "none",
                 "Mounts": [{"Type": "volume", "Source": name, "Target": "/d", "VolumeOptions": {"NoCopy": True}}],
             },
@@ -198,6 +200,7 @@ class Volumes:
             "WorkingDir": "/",
             "Labels": dict(labels),
             "HostConfig": {
+                "Runtime": self._runtime,
                 "NetworkMode": "none",
                 "ReadonlyRootfs": True,
                 "CapDrop": ["ALL"],

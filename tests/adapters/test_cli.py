@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from bot.demo import sample
 from bot.sandbox.docker import DockerProvider
 from bot.sandbox.protocol import SandboxSpec
+from tests.runtime import quickest
 from tests.stories.harness import FILES, IMAGE, call, fix, say, submit
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 def coder_bot(*args: str, stdin: str = "", home: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     ours = ("CODER_", "GITHUB_", "OPENAI_", "E2B_")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    clean["CODER_DOCKER_RUNTIME"] = quickest()
     if home is not None:
         clean["CODER_HOME"] = str(home)
     return subprocess.run(

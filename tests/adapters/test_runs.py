@@ -13,6 +13,7 @@ from bot.domain.patch import Change, Patch
 from bot.domain.receipt import Receipt
 from bot.domain.verification import Passed, Run, Unverified
 from bot.settings import load
+from tests.runtime import quickest
 
 BROKEN = b"def add(a, b):\n    return a - b\n"
 FIXED = b"def add(a, b):\n    return a + b\n"
@@ -60,7 +61,7 @@ class Scene:
             )
         )
         receipt, _ = await local.verify(
-            load({"CODER_HOME": str(self.folder / "home")}),
+            load({"CODER_HOME": str(self.folder / "home"), "CODER_DOCKER_RUNTIME": quickest()}),
             repo=self.folder / "repo",
             base=self._commit(files),
             patch=patch,

@@ -120,7 +120,7 @@ async def attack(folder: Path, monkeypatch: pytest.MonkeyPatch, *, held: bool) -
     if not held:
         _without_walls(monkeypatch)
     files = {f"evil/{name}.py": text for name, text in PROGRAMS.items()}
-    async with story(scene.repository(folder, RULES, **files)) as s:  # type: ignore[arg-type]
+    async with story(scene.repository(folder, RULES, **files), **scene.REAL) as s:  # type: ignore[arg-type]
         tries = []
         for name in PROGRAMS:
             tries.append(say(call("run_command", command=f"python3 -m pytest -q evil/{name}.py")))

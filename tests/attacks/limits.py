@@ -15,6 +15,7 @@ from bot.github.client import Permission
 from bot.llm.protocol import Reply, ToolCall, UserMessage
 from bot.llm.scripted import ScriptedModel
 from bot.sandbox.docker_sandbox import DockerSandbox
+from tests.attacks.scene import REAL
 from tests.stories.harness import REPOSITORY, call, fix, say, story, submit
 
 CALLS = {
@@ -47,7 +48,7 @@ async def attack(folder: Path, monkeypatch: pytest.MonkeyPatch, *, held: bool) -
     if not held:
         _without_walls(monkeypatch)
     seen = set()
-    async with story() as s:
+    async with story(**REAL) as s:
         s.github.grant(REPOSITORY, "visitor", "read")
         s.script(submit("-", "Nothing."))
         await s.comment("/coder ask what is wrong?", author="visitor")

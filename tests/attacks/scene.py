@@ -13,6 +13,8 @@ from tests.attacks.attack import Attack
 from tests.attacks.tool_attacks import TOOLS
 
 REPO = "/workspace/repo"
+REAL: Mapping[str, str] = {"CODER_DOCKER_RUNTIME": ""}
+"""Settings for attacks on the sandbox itself: as the engine runs containers by default."""
 RECORDED = ("curl", "wget", "busybox", "ping", "nslookup", "dig", "host", "go", "fd")
 """Programs that the image lacks: starting one leaves the marks that its words name."""
 RECORDER = """\

@@ -25,8 +25,9 @@ from bot.domain.errors import SandboxError  # noqa: E402 - after the line that m
 from bot.sandbox.docker import DockerProvider  # noqa: E402
 from bot.sandbox.docker_sandbox import DockerSandbox  # noqa: E402
 from bot.sandbox.guest.output import Output  # noqa: E402
-from bot.sandbox.protocol import SandboxSpec  # noqa: E402
+from bot.sandbox.protocol import WORKSPACE, SandboxSpec  # noqa: E402
 from bot.sandbox.testing import FETCH, Another, SandboxContract, Web, Who  # noqa: E402
+from tests.runtime import known as runtimes  # noqa: E402
 
 IMAGE = "coder-bot-sandbox:latest"
 
@@ -144,6 +145,54 @@ async def test_a_sandbox_is_hardened(sandbox: DockerSandbox, engine: httpx.Async
     assert host["Memory"] == host["MemorySwap"] == 512 * 1024**2
     assert (host["CpuQuota"], host["CpuPeriod"], host["NetworkMode"]) == (200_000, 100_000, "none")
     assert 0 < host["PidsLimit"] <= 1024
+
+
+async def test_every_runtime_says_in_the_same_words_what_can_not_be_started(
+    deployment: str, egress_dir: Path, spec: SandboxSpec, engine: httpx.AsyncClient
+) -> None:
+    said = set()
+    for runtime in runtimes():
+        provider = DockerProvider(deployment=deployment, egress_dir=egress_dir, runtime=runtime)
+        sandbox = await provider.create(spec)
+        host = (await engine.get(f"/containers/{sandbox.id}/json")).json()["HostConfig"]
+        assert host["Runtime"] == runtime
+        await sandbox.write("plain.txt", b"no program")
+        results = [
+            await sandbox.exec(argv, cwd=cwd, timeout_s=60, trusted_status=True)
+            for argv, cwd in (
+                (["no-such-program"], WORKSPACE),
+                (["./plain.txt"], WORKSPACE),
+                (["true"], f"{WORKSPACE}/nowhere"),
+                (["sh", "-c", "kill -9 $$"], WORKSPACE),
+            )
+        ]
+        said.add(tuple((result.exit_code, result.stderr) for result in results))
+        kept = await provider.snapshot(sandbox.id)
+        warm = await provider.create(replace(spec, snapshot=kept.id))
+        assert await warm.read("plain.txt", max_bytes=100) == b"no program"
+        await provider.kill(warm.id)
+        await provider.drop_snapshot(kept.id)
+        await provider.aclose()
+    assert said == {
+        (
+            (127, b"no-such-program: no such program\n"),
+            (126, b"./plain.txt: can not be started\n"),
+            (126, b"there is no folder /workspace/nowhere\n"),
+            (137, b""),
+        )
+    }
+
+
+async def test_a_runtime_that_the_engine_lacks_is_refused_by_name(
+    deployment: str, egress_dir: Path, spec: SandboxSpec
+) -> None:
+    provider = DockerProvider(deployment=deployment, egress_dir=egress_dir, runtime="nope")
+    try:
+        with pytest.raises(SandboxError, match=r"CODER_DOCKER_RUNTIME is 'nope', .*it has: .*runc") as raised:
+            await provider.create(spec)
+        assert raised.value.reason == "invalid_config"
+    finally:
+        await provider.aclose()
 
 
 async def test_commands_can_not_move_their_deadline(sandbox: DockerSandbox) -> None:

@@ -15,6 +15,7 @@ from bot import local
 from bot.settings import load
 from tests.corpus import table
 from tests.corpus.cases import SMALL, Case, cases, lay_out
+from tests.runtime import quickest
 
 CASES = tuple(cases())
 
@@ -61,7 +62,7 @@ async def test_a_patch_gets_the_verdict_it_deserves(
     receipt: dict[str, Any] = {}
     try:
         repo, base, patch = await lay_out(case, home)
-        settings = load({"CODER_HOME": str(home / "home")})
+        settings = load({"CODER_HOME": str(home / "home"), "CODER_DOCKER_RUNTIME": quickest()})
         made, _ = await local.verify(settings, repo=repo, base=base, patch=patch, config_text=None)
         receipt = made.to_dict()
     finally:

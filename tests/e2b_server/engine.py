@@ -14,6 +14,8 @@ from typing import Any
 
 import httpx
 
+from tests.runtime import quickest
+
 RUN = "coder-bot.e2b-server.run"
 OWNER = "coder-bot.e2b-server.owner"
 FOLDER_PREFIX = "coder-e2b-"
@@ -105,6 +107,7 @@ class Engine:
             "WorkingDir": inside,
             "Labels": self._labels,
             "HostConfig": {
+                "Runtime": quickest(),
                 "NetworkMode": "none",
                 "Binds": [f"{folder}:{inside}"],
                 "CapDrop": ["ALL"],

@@ -23,6 +23,7 @@ from bot.app import Bot
 from bot.demo import sample
 from bot.demo.github import LocalGitHub
 from bot.settings import Settings, load
+from tests.runtime import quickest
 
 REPOSITORY = "octo/sample"
 IMAGE = "coder-bot-sandbox:latest"
@@ -174,6 +175,7 @@ def settings_for(github: LocalGitHub, home: Path, script: Path, **more: str) -> 
         {
             "CODER_HOME": str(home / "home"),
             "CODER_DEPLOYMENT": f"test-{secrets.token_hex(4)}",
+            "CODER_DOCKER_RUNTIME": quickest(),
             "CODER_MODEL": f"scripted:{script}",
             "CODER_PRIVATE_HOSTS": origin,
             "GITHUB_API_URL": github.api_url,
