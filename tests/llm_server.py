@@ -124,6 +124,7 @@ async def llm_server() -> AsyncIterator[LlmServer]:
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         llm.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         # Without `serve()`, which takes over the process's signals and looks only ten times a second for its end.
         await server.startup(sockets=[listener])

@@ -154,6 +154,7 @@ class E2BServer:
         server.lifespan = config.lifespan_class(config)
         server.force_exit = True  # at the end nobody is waited for
         listener = stack.enter_context(socket.create_server(("127.0.0.1", self._port)))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         # Without `serve()`, which takes over the process's signals.
         await server.startup(sockets=[listener])
