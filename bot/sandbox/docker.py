@@ -106,7 +106,8 @@ class DockerProvider:
         return str(found["Id"])
 
     async def _must_have_runtime(self) -> None:
-        if self._has_runtime:
+        # A shim's whole name need not be registered: Docker 23 and later look for its program.
+        if self._has_runtime or self._runtime.startswith("io.containerd."):
             return
         known = sorted((await self._api.ask("GET", "/info")).get("Runtimes") or {})
         if self._runtime not in known:
