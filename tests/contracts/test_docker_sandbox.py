@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -148,8 +148,13 @@ async def test_a_sandbox_is_hardened(sandbox: DockerSandbox, engine: httpx.Async
 
 
 async def test_every_runtime_says_in_the_same_words_what_can_not_be_started(
-    deployment: str, egress_dir: Path, spec: SandboxSpec, engine: httpx.AsyncClient
+    deployment: str,
+    egress_dir: Path,
+    spec: SandboxSpec,
+    engine: httpx.AsyncClient,
+    record_property: Callable[[str, object], None],
 ) -> None:
+    record_property("says", f"runtimes that this engine has and sandboxes were tried on: {', '.join(runtimes())}")
     said = set()
     for runtime in runtimes():
         provider = DockerProvider(deployment=deployment, egress_dir=egress_dir, runtime=runtime)
